@@ -1,0 +1,139 @@
+"""Every error rqmail raises, grouped by what the one who catches it does next."""
+
+from __future__ import annotations
+
+
+class RqmailError(Exception):
+    """Root of everything rqmail raises on purpose."""
+
+
+# --- fix the input, then ask again ---------------------------------------------------------------------------------
+
+
+class InvalidInputError(RqmailError):
+    """A value handed in cannot be used; ``field`` names it and ``allowed`` says what would have been."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"{field}: {value!r} is not valid; allowed: {allowed}")
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+
+
+class SettingsError(InvalidInputError):
+    """An ``RQMAIL_*`` variable has a value that is not allowed, or one that is needed is missing."""
+
+
+class NotFoundError(RqmailError):
+    """The thing asked for does not exist: ``kind`` (mailbox, tenant, message) and ``key`` name it."""
+
+    def __init__(self, kind: str, key: str) -> None:
+        super().__init__(f"{kind} {key!r} does not exist")
+        self.kind = kind
+        self.key = key
+
+
+class ConflictError(RqmailError):
+    """What was asked does not fit the present state (a mailbox that exists already, a sent message cancelled)."""
+
+
+# --- a send that did not end in acceptance: what to do with message, budget and mailbox -----------------------------
+
+
+class MailError(RqmailError):
+    """A send did not end in acceptance; the subclass says what happens to message, budget and mailbox.
+
+    ``status`` is the HTTP status, ``code`` the provider's own error code, ``request_id`` and ``client_request_id``
+    what its support asks for; each is ``None`` where there was no answer to read it from.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        request_id: str | None = None,
+        client_request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.request_id = request_id
+        self.client_request_id = client_request_id
+
+
+class MailRateLimitExceededError(MailError):
+    """Our own budget has no room: send later. Nothing was reserved and no attempt was made.
+
+    ``reason`` is ``'minute'`` or ``'day'``; ``retry_after_ms`` is the earliest moment this very request could pass.
+    """
+
+    name = "MailRateLimitExceededError"
+
+    def __init__(self, mailbox_key: str, reason: str, retry_after_ms: int) -> None:
+        super().__init__(f"Mail rate limit exceeded for {mailbox_key} ({reason}); retry in {retry_after_ms}ms")
+        self.mailbox_key = mailbox_key
+        self.reason = reason
+        self.retry_after_ms = retry_after_ms
+
+
+class MailboxPausedError(MailError):
+    """The mailbox is paused for everyone: send later. Nothing was reserved and no attempt was made."""
+
+    def __init__(self, mailbox_key: str, reason: str, retry_after_ms: int) -> None:
+        super().__init__(f"Mailbox {mailbox_key} is paused ({reason}); retry in {retry_after_ms}ms")
+        self.mailbox_key = mailbox_key
+        self.reason = reason
+        self.retry_after_ms = retry_after_ms
+
+
+class MailboxBusyError(MailError):
+    """As many requests as allowed are in flight on the mailbox: try again in a moment, in the same lane."""
+
+    def __init__(self, mailbox_key: str, retry_after_ms: int) -> None:
+        super().__init__(f"Mailbox {mailbox_key} has all its requests in flight; retry in {retry_after_ms}ms")
+        self.mailbox_key = mailbox_key
+        self.retry_after_ms = retry_after_ms
+
+
+class MailThrottledError(MailError):
+    """The provider asks to slow down: give the budget back, pause the mailbox for all workers, send later.
+
+    ``retry_after`` is what the provider asked for in seconds, or ``None`` when it named nothing usable.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        status: int | None = None,
+        code: str | None = None,
+        request_id: str | None = None,
+        client_request_id: str | None = None,
+    ) -> None:
+        super().__init__(
+            message, status=status, code=code, request_id=request_id, client_request_id=client_request_id
+        )
+        self.retry_after = retry_after
+
+
+class MailTransientError(MailError):
+    """Certainly not sent, and likely to work soon: give the budget back, count an attempt, try again with back-off."""
+
+
+class MailRejectedError(MailError):
+    """The provider will never take this message: give the budget back and tell a person why."""
+
+
+class MailboxUnavailableError(MailError):
+    """The mailbox itself cannot send now (full, blocked, not found, policy): pause it with the reason and probe it."""
+
+
+class MailAuthError(MailError):
+    """We are not let in (token, consent, secret): pause the mailbox with the reason; a person must look."""
+
+
+class MailOutcomeUnknownError(MailError):
+    """The provider may have accepted it: keep the budget, do not send again until that is known."""

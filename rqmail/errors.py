@@ -113,9 +113,7 @@ class MailThrottledError(MailError):
         request_id: str | None = None,
         client_request_id: str | None = None,
     ) -> None:
-        super().__init__(
-            message, status=status, code=code, request_id=request_id, client_request_id=client_request_id
-        )
+        super().__init__(message, status=status, code=code, request_id=request_id, client_request_id=client_request_id)
         self.retry_after = retry_after
 
 

@@ -1,0 +1,158 @@
+"""The database: which one, how a connection is borrowed, and how moments are stored."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import peewee
+from playhouse.pool import PooledPostgresqlDatabase, PooledSqliteDatabase
+
+from rqmail.errors import InvalidInputError
+
+#: The database every model is bound to; :func:`connect` points it at a real one.
+db = peewee.DatabaseProxy()
+
+#: Connections one process keeps at most. SQLite has one writer anyway: more would only wait on each other's locks.
+MAX_CONNECTIONS = {"sqlite": 1, "postgresql": 4}
+
+#: A pooled PostgreSQL connection used within this many seconds is trusted without asking the server again.
+_TRUSTED_SECONDS = 1.0
+
+_slots = threading.BoundedSemaphore(1)
+
+
+class _SqlitePool(PooledSqliteDatabase):  # type: ignore[misc]
+    """SQLite connections shared by threads, one at a time each."""
+
+
+class _PostgresPool(PooledPostgresqlDatabase):  # type: ignore[misc]
+    """PostgreSQL connections that are asked for life only after they have been idle for a while."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._used_at: dict[int, float] = {}
+        super().__init__(*args, **kwargs)
+
+    def _is_closed(self, conn: Any) -> bool:
+        fresh = time.monotonic() - self._used_at.get(id(conn), 0.0) < _TRUSTED_SECONDS
+        return bool(conn.closed) if fresh else bool(super()._is_closed(conn))
+
+    def _can_reuse(self, conn: Any) -> bool:
+        self._used_at[id(conn)] = time.monotonic()
+        return bool(super()._can_reuse(conn))
+
+
+def connect(url: str, *, max_connections: int | None = None) -> peewee.Database:
+    """Point the models at ``url`` (``sqlite:///FILE`` or ``postgresql://…``); no connection is made yet.
+
+    SQLite runs in WAL mode with full durability: a power cut must not forget that a send was begun.
+    """
+    global _slots  # noqa: PLW0603 - the pool and its turnstile change together, here only
+    kind = "sqlite" if url.startswith("sqlite:///") else "postgresql"
+    limit = max_connections or MAX_CONNECTIONS[kind]
+    database: peewee.Database
+    if kind == "sqlite":
+        path = Path(url.removeprefix("sqlite:///")).expanduser()
+        if not path.absolute().parent.is_dir():
+            raise InvalidInputError("RQMAIL_DATABASE_URL", url, "a file in a folder that exists")
+        database = _SqlitePool(
+            str(path),
+            max_connections=limit,
+            timeout=10,
+            lock_type="IMMEDIATE",
+            check_same_thread=False,
+            returning_clause=True,
+            field_types={"TIMESTAMPTZ": "TEXT"},
+            pragmas={"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1, "busy_timeout": 10_000},
+        )
+    else:
+        database = _PostgresPool(
+            "postgresql://" + url.split("://", 1)[1],
+            max_connections=limit,
+            timeout=10,
+            prefer_psycopg3=True,
+            connect_timeout=5,
+            options="-c TimeZone=UTC -c statement_timeout=60000",
+        )
+    db.initialize(database)
+    _slots = threading.BoundedSemaphore(limit)
+    return database
+
+
+@contextmanager
+def borrowed() -> Iterator[None]:
+    """Hold a database connection for the statements inside, and give it back; nested use shares the outer one."""
+    if not db.is_closed():
+        yield
+        return
+    with _slots:
+        db.connect()
+        try:
+            yield
+        finally:
+            db.close()
+
+
+@contextmanager
+def transaction() -> Iterator[None]:
+    """Run the statements inside as one transaction on a borrowed connection."""
+    with borrowed(), db.atomic():
+        yield
+
+
+def is_postgresql() -> bool:
+    """Say whether the models are bound to PostgreSQL."""
+    return isinstance(db.obj, peewee.PostgresqlDatabase)
+
+
+class _UtcDateTimeField(peewee.Field):
+    """A moment, aware and in UTC: ``timestamptz`` on PostgreSQL, text that sorts as time on SQLite."""
+
+    field_type = "TIMESTAMPTZ"
+
+    def db_value(self, value: datetime | None) -> str | None:
+        """Refuse a naive datetime; store microseconds at a fixed width so that text order is time order."""
+        return None if value is None else to_column(value)
+
+    def python_value(self, value: datetime | str | None) -> datetime | None:
+        """Answer an aware UTC datetime, whatever the driver handed over."""
+        if value is None:
+            return None
+        return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+
+
+if TYPE_CHECKING:
+    _V = TypeVar("_V")
+
+    class UtcDateTimeField(peewee.Field[_V]):
+        """The field above as the type checker sees it: a moment, or a moment or nothing."""
+
+        @overload
+        def __new__(cls, *, null: Literal[True]) -> UtcDateTimeField[datetime | None]: ...
+        @overload
+        def __new__(cls, *, null: Literal[False] = ...) -> UtcDateTimeField[datetime]: ...
+        def __new__(cls, *, null: bool = False) -> UtcDateTimeField[Any]: ...
+else:
+    UtcDateTimeField = _UtcDateTimeField
+
+
+def to_column(value: datetime) -> str:
+    """Write an aware moment as both databases store and compare it."""
+    if value.tzinfo is None:
+        raise InvalidInputError("datetime", value, "a moment with its time zone")
+    return value.astimezone(UTC).isoformat(sep=" ", timespec="microseconds")
+
+
+class BaseModel(peewee.Model):
+    """A table of the database the process is connected to."""
+
+    class Meta:
+        """Bind to the proxy, so that tests and processes choose the database."""
+
+        database = db
+        legacy_table_names = False

@@ -1,0 +1,37 @@
+"""What messages say and to whom, fetched for many at once. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rqmail.models.base import borrowed, db
+from rqmail.models.message import NewRecipient, RecipientKind
+
+
+@dataclass(slots=True)
+class Contents:
+    """The bodies of one message and its recipients in order."""
+
+    text: str | None = None
+    html: str | None = None
+    recipients: list[NewRecipient] = field(default_factory=list)
+
+
+def load_contents(ids: Sequence[str]) -> dict[str, Contents]:
+    """Fetch bodies and recipients of these messages in two statements; an unknown id is left out."""
+    found: dict[str, Contents] = {}
+    if not ids:
+        return found
+    these = f"message_id IN ({', '.join([db.param] * len(ids))})"
+    with borrowed():
+        bodies = db.execute_sql(f"SELECT message_id, text, html FROM message_content WHERE {these}", ids)  # noqa: S608
+        for message_id, text, html in bodies.fetchall():
+            found[message_id] = Contents(text, html)
+        recipients = db.execute_sql(
+            f"SELECT message_id, kind, address, name FROM recipient WHERE {these} ORDER BY message_id, position",  # noqa: S608
+            ids,
+        )
+        for message_id, kind, address, name in recipients.fetchall():
+            found[message_id].recipients.append(NewRecipient(RecipientKind(kind), address, name))
+    return found

@@ -1,0 +1,46 @@
+"""Who may send: system mailboxes with their own limits, and tenants with their own mail settings."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import peewee
+
+from rqmail.models.base import BaseModel, UtcDateTimeField
+
+
+class Provider(StrEnum):
+    """Through whom a tenant's mail leaves."""
+
+    MICROSOFT_GRAPH = "microsoft-graph"
+    SENDGRID = "sendgrid"
+    DEFAULT = "default"
+
+
+class SystemMailbox(BaseModel):
+    """A mailbox of our own, always sending through Microsoft Graph; an empty limit means the default."""
+
+    key = peewee.CharField(max_length=64, primary_key=True)
+    address = peewee.CharField(max_length=320)
+    rate_limit_per_minute = peewee.IntegerField(null=True)
+    rate_limit_recipients_per_day = peewee.IntegerField(null=True)
+    #: A person's pause; it outlives the loss of Redis, where the limiter keeps its own pauses.
+    paused_until = UtcDateTimeField(null=True)
+    pause_reason = peewee.TextField(null=True)
+    created_on = UtcDateTimeField()
+    changed_on = UtcDateTimeField()
+
+
+class TenantMailSetting(BaseModel):
+    """How one tenant's mail leaves; the two secrets are stored encrypted and never leave this row in the clear."""
+
+    key = peewee.CharField(max_length=64, primary_key=True)
+    provider = peewee.CharField(max_length=20, default=Provider.DEFAULT.value)
+    address = peewee.CharField(max_length=320, null=True)
+    graph_tenant_id = peewee.CharField(max_length=128, null=True)
+    graph_client_id = peewee.CharField(max_length=128, null=True)
+    graph_client_secret_encrypted = peewee.TextField(null=True)
+    sendgrid_api_key_encrypted = peewee.TextField(null=True)
+    sendgrid_from = peewee.CharField(max_length=320, null=True)
+    created_on = UtcDateTimeField()
+    changed_on = UtcDateTimeField()

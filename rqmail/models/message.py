@@ -1,0 +1,516 @@
+"""One mail on its way: the row that is the truth about it, and the only code that writes its status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import peewee
+from uuid_utils import uuid7
+
+from rqmail.models.base import BaseModel, UtcDateTimeField, db, is_postgresql, to_column, transaction
+
+
+class MessageStatus(StrEnum):
+    """Where a message is on its way."""
+
+    SCHEDULED = "SCHEDULED"
+    QUEUED = "QUEUED"
+    SENDING = "SENDING"
+    SENT = "SENT"
+    ERROR = "ERROR"
+    UNKNOWN = "UNKNOWN"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+
+
+_S = MessageStatus
+
+#: For each state, the states it may be entered from. SENT is entered from wherever a late acceptance finds the message:
+#: whatever we believed meanwhile, the provider took it. A new message starts SCHEDULED.
+ENTERED_FROM: dict[MessageStatus, frozenset[MessageStatus]] = {
+    _S.SCHEDULED: frozenset({_S.QUEUED, _S.SENDING, _S.UNKNOWN, _S.ERROR, _S.CANCELLED, _S.EXPIRED}),
+    _S.QUEUED: frozenset({_S.SCHEDULED}),
+    _S.SENDING: frozenset({_S.QUEUED}),
+    _S.SENT: frozenset({_S.SENDING, _S.UNKNOWN, _S.SCHEDULED, _S.QUEUED}),
+    _S.ERROR: frozenset({_S.SENDING, _S.QUEUED}),
+    _S.UNKNOWN: frozenset({_S.SENDING}),
+    _S.CANCELLED: frozenset({_S.SCHEDULED, _S.QUEUED, _S.UNKNOWN}),
+    _S.EXPIRED: frozenset({_S.SCHEDULED, _S.QUEUED}),
+}
+
+#: Nothing happens to a message in one of these unless a person asks.
+FINAL = frozenset({_S.SENT, _S.ERROR, _S.CANCELLED, _S.EXPIRED})
+
+
+class Priority(IntEnum):
+    """Which mail of a mailbox goes first; the smaller number does."""
+
+    HIGH = 0
+    NORMAL = 1
+    LOW = 2
+
+
+class RecipientKind(StrEnum):
+    """How a recipient is addressed."""
+
+    TO = "to"
+    CC = "cc"
+    BCC = "bcc"
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecipient:
+    """One recipient of a message that is to be submitted; the address has been checked."""
+
+    kind: RecipientKind
+    address: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A checked message that is to be submitted; ``sender`` is as :class:`Message` stores it."""
+
+    sender: str
+    subject: str
+    recipients: tuple[NewRecipient, ...]
+    text: str | None = None
+    html: str | None = None
+    requested_on: datetime | None = None
+    expires_on: datetime | None = None
+    priority: Priority = Priority.NORMAL
+    id: str = field(default_factory=lambda: str(uuid7()))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One call to a provider and how it ended, as kept in the message's history."""
+
+    at: str
+    outcome: str
+    duration_ms: int
+    status: int | None = None
+    code: str | None = None
+    request_id: str | None = None
+    client_request_id: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A message moved from SCHEDULED to QUEUED, and what it will take from its mailbox's budget."""
+
+    id: str
+    recipient_count: int
+
+
+class Message(BaseModel):
+    """One mail on its way; every change of ``status`` is one conditional UPDATE made here.
+
+    ``sender`` is ``mailbox:KEY``, ``tenant:KEY`` or ``default``. ``requested_on`` keeps what the caller asked;
+    ``scheduled_on`` moves. ``lease_until`` is the moment before which recovery leaves the row alone.
+    """
+
+    id = peewee.CharField(max_length=36, primary_key=True)
+    sender = peewee.CharField(max_length=80)
+    status = peewee.CharField(max_length=10, default=MessageStatus.SCHEDULED.value)
+    priority = peewee.SmallIntegerField(default=Priority.NORMAL.value)
+    subject = peewee.TextField()
+    recipient_count = peewee.IntegerField()
+    created_on = UtcDateTimeField()
+    requested_on = UtcDateTimeField()
+    scheduled_on = UtcDateTimeField()
+    expires_on = UtcDateTimeField(null=True)
+    #: The RQ job that carries the id while QUEUED.
+    job_id = peewee.CharField(max_length=36, null=True)
+    #: Which worker's claim is the present one while SENDING; an outcome is only written under its own claim.
+    claim = peewee.CharField(max_length=36, null=True)
+    lease_until = UtcDateTimeField(null=True)
+    #: The limiter's key of the mailbox the last attempt went through, and when it began.
+    mailbox_key = peewee.CharField(max_length=320, null=True)
+    attempted_on = UtcDateTimeField(null=True)
+    sent_on = UtcDateTimeField(null=True)
+    attempts = peewee.IntegerField(default=0)
+    deferrals = peewee.IntegerField(default=0)
+    #: Why the message waits (minute, day, paused, throttled, …); empty when nothing held it up.
+    waiting_for = peewee.CharField(max_length=40, null=True)
+    last_error = peewee.TextField(null=True)
+    #: One JSON object a line, oldest first; appended to in the same UPDATE as the outcome it describes.
+    attempt_log = peewee.TextField(default="")
+
+    # --- intake --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def submit(cls, batch: Sequence[NewMessage], now: datetime) -> list[str]:
+        """Insert ``batch`` as SCHEDULED, all or none, and answer the ids in order."""
+        moment = to_column(now)
+        rows = []
+        for new in batch:
+            requested = moment if new.requested_on is None else to_column(new.requested_on)
+            expires = None if new.expires_on is None else to_column(new.expires_on)
+            rows.append(
+                (
+                    new.id,
+                    new.sender,
+                    _S.SCHEDULED.value,
+                    int(new.priority),
+                    new.subject,
+                    len(new.recipients),
+                    moment,
+                    requested,
+                    requested,
+                    expires,
+                    0,
+                    0,
+                    "",
+                )
+            )
+        columns = (
+            "id, sender, status, priority, subject, recipient_count, created_on, requested_on, scheduled_on,"
+            " expires_on, attempts, deferrals, attempt_log"
+        )
+        with transaction():
+            _insert("message", columns, rows)
+            _insert("message_content", "message_id, text, html", [(new.id, new.text, new.html) for new in batch])
+            _insert(
+                "recipient",
+                "message_id, position, kind, address, name",
+                [
+                    (new.id, position, to.kind.value, to.address, to.name)
+                    for new in batch
+                    for position, to in enumerate(new.recipients)
+                ],
+            )
+        return [new.id for new in batch]
+
+    # --- SCHEDULED → QUEUED → SENDING ----------------------------------------------------------------------------
+
+    @classmethod
+    def claim_due(
+        cls,
+        sender: str,
+        priority: int,
+        *,
+        now: datetime,
+        calls: int,
+        recipients: int | None,
+        job_id: str,
+        lease: timedelta,
+    ) -> list[Claim]:
+        """Move due messages of one sender and priority to QUEUED, oldest first, and answer them.
+
+        At most ``calls`` messages, and (unless ``None``) at most ``recipients`` recipients together: the first that
+        does not fit ends the claim, so that a large message is not overtaken for ever by small ones.
+        """
+        select = (
+            "SELECT id, recipient_count FROM message"  # noqa: S608 - only placeholders are put in
+            f" WHERE status = 'SCHEDULED' AND sender = {db.param}"
+            f" AND priority = {db.param} AND scheduled_on <= {db.param} ORDER BY scheduled_on, id LIMIT {db.param}"
+        )
+        if is_postgresql():
+            select += " FOR UPDATE SKIP LOCKED"
+        with transaction():
+            due = db.execute_sql(select, (sender, priority, to_column(now), calls)).fetchall()
+            claims = _fitting(due, recipients)
+            if claims:
+                cls._enter(
+                    _S.QUEUED, cls.id.in_([claim.id for claim in claims]), job_id=job_id, lease_until=now + lease
+                )
+        return claims
+
+    @classmethod
+    def start_sending(
+        cls, message_id: str, *, claim: str, mailbox_key: str | None, now: datetime, lease_until: datetime
+    ) -> Message | None:
+        """Move QUEUED → SENDING under ``claim`` and answer the row; ``None`` when another got there first."""
+        moved = (
+            cls.update(
+                status=_S.SENDING.value,
+                claim=claim,
+                mailbox_key=mailbox_key,
+                attempted_on=now,
+                lease_until=lease_until,
+                job_id=None,
+            )
+            .where(cls.id == message_id, cls.status.in_(_names(ENTERED_FROM[_S.SENDING])))
+            .returning(cls)
+            .execute()
+        )
+        return next(iter(moved), None)
+
+    @classmethod
+    def extend_lease(cls, message_id: str, claim: str, lease_until: datetime) -> bool:
+        """Hold a SENDING message longer; ``False`` when the claim is no longer ours."""
+        return bool(
+            cls.update(lease_until=lease_until)
+            .where(cls.id == message_id, cls.claim == claim, cls.status == _S.SENDING.value)
+            .execute()
+        )
+
+    # --- outcomes, each under the claim it belongs to ------------------------------------------------------------
+
+    def mark_sent(self, now: datetime, attempt: Attempt) -> bool:
+        """The provider accepted it: wherever the message is by now, it is SENT, unless a newer send has begun."""
+        return self._settle(_S.SENT, attempt, counts=True, sent_on=now, last_error=None, waiting_for=None)
+
+    def mark_unknown(self, attempt: Attempt, *, look_at: datetime, error: str) -> bool:
+        """The provider may have accepted it; recovery looks for it from ``look_at`` on."""
+        return self._settle(
+            _S.UNKNOWN,
+            attempt,
+            counts=True,
+            from_={_S.SENDING},
+            lease_until=look_at,
+            last_error=error,
+            waiting_for=None,
+        )
+
+    def mark_error(self, error: str, attempt: Attempt | None = None) -> bool:
+        """It can never be sent, or attempts are used up; ``error`` says why in words a person can act on."""
+        return self._settle(_S.ERROR, attempt, counts=True, from_={_S.SENDING}, last_error=error, waiting_for=None)
+
+    def retry_at(self, moment: datetime, *, error: str, attempt: Attempt) -> bool:
+        """It was certainly not sent: wait until ``moment``; this counted as an attempt."""
+        return self._settle(
+            _S.SCHEDULED,
+            attempt,
+            counts=True,
+            from_={_S.SENDING},
+            scheduled_on=moment,
+            last_error=error,
+            waiting_for="retry",
+        )
+
+    def defer(
+        self, moment: datetime, *, waiting_for: str, error: str | None = None, attempt: Attempt | None = None
+    ) -> bool:
+        """It cannot go now: wait until ``moment``; this counts as a deferral, never as an attempt."""
+        return self._settle(
+            _S.SCHEDULED,
+            attempt,
+            counts=False,
+            from_={_S.SENDING},
+            scheduled_on=moment,
+            waiting_for=waiting_for,
+            last_error=error,
+            deferrals=Message.deferrals + 1,
+        )
+
+    def mark_expired(self) -> bool:
+        """Its ``expires_on`` has passed before it could be sent."""
+        return bool(self._enter(_S.EXPIRED, Message.id == self.id, job_id=None, lease_until=None, waiting_for=None))
+
+    # --- by recovery ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def put_back(cls, ids: Iterable[str], job_id: str | None = None) -> list[str]:
+        """Move QUEUED messages back to SCHEDULED, as if never claimed; with ``job_id`` only those it carries."""
+        where = cls.id.in_(list(ids))
+        if job_id is not None:
+            where &= cls.job_id == job_id
+        return cls._enter(_S.SCHEDULED, where, from_={_S.QUEUED}, job_id=None, lease_until=None)
+
+    @classmethod
+    def give_up_expired(cls, now: datetime) -> list[str]:
+        """Move SCHEDULED messages whose ``expires_on`` has passed to EXPIRED."""
+        passed = f"status = 'SCHEDULED' AND expires_on IS NOT NULL AND expires_on <= {db.param}"  # the partial index
+        return cls._enter(_S.EXPIRED, peewee.SQL(passed, [to_column(now)]), from_={_S.SCHEDULED})
+
+    def lose_lease(self, now: datetime, *, look_at: datetime) -> bool:
+        """Move a SENDING message whose worker is gone to UNKNOWN: the request may have left the machine."""
+        attempt = Attempt(
+            at=(self.attempted_on or now).isoformat(),
+            outcome="worker-lost",
+            duration_ms=0,
+            detail="The worker stopped while the message was being sent.",
+        )
+        return self._settle(
+            _S.UNKNOWN,
+            attempt,
+            counts=True,
+            from_={_S.SENDING},
+            lease_until=look_at,
+            last_error="The worker stopped while the message was being sent; it may or may not have been accepted.",
+        )
+
+    def look_again_at(self, moment: datetime, note: str | None = None) -> bool:
+        """Leave an UNKNOWN message alone until ``moment``."""
+        changes: dict[str, Any] = {"lease_until": moment}
+        if note is not None:
+            changes["last_error"] = note
+        return bool(
+            Message.update(**changes).where(Message.id == self.id, Message.status == _S.UNKNOWN.value).execute()
+        )
+
+    def confirm_sent(self, now: datetime, note: str) -> bool:
+        """It is known after all that the provider accepted an UNKNOWN message."""
+        attempt = Attempt(at=now.isoformat(), outcome="confirmed-sent", duration_ms=0, detail=note)
+        return bool(
+            self._enter(
+                _S.SENT,
+                Message.id == self.id,
+                from_={_S.UNKNOWN},
+                sent_on=self.attempted_on or now,
+                lease_until=None,
+                last_error=None,
+                attempt_log=Message.attempt_log.concat(_log_line(attempt)),
+            )
+        )
+
+    def send_again(self, now: datetime, note: str) -> bool:
+        """It is known after all that the provider did not accept an UNKNOWN message, or a person takes the risk."""
+        attempt = Attempt(at=now.isoformat(), outcome="sent-again", duration_ms=0, detail=note)
+        return bool(
+            self._enter(
+                _S.SCHEDULED,
+                Message.id == self.id,
+                from_={_S.UNKNOWN},
+                scheduled_on=now,
+                claim=None,
+                lease_until=None,
+                attempt_log=Message.attempt_log.concat(_log_line(attempt)),
+            )
+        )
+
+    # --- by a person ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def cancel(cls, ids: Sequence[str]) -> list[str]:
+        """Cancel what has not begun, and discard what is UNKNOWN; answer the ids that were."""
+        return cls._enter(_S.CANCELLED, cls.id.in_(ids), job_id=None, lease_until=None, waiting_for=None)
+
+    @classmethod
+    def requeue(cls, ids: Sequence[str], now: datetime) -> list[str]:
+        """Send again, from the first attempt on, what ended in ERROR, CANCELLED or EXPIRED; answer the ids moved."""
+        return cls._enter(
+            _S.SCHEDULED,
+            cls.id.in_(ids),
+            from_={_S.ERROR, _S.CANCELLED, _S.EXPIRED},
+            scheduled_on=now,
+            expires_on=None,
+            attempts=0,
+            claim=None,
+            waiting_for=None,
+        )
+
+    @classmethod
+    def bring_forward(cls, ids: Sequence[str], now: datetime) -> list[str]:
+        """Make waiting messages due at once; answer the ids that were waiting. The budget still holds."""
+        return [
+            row.id
+            for row in cls.update(scheduled_on=now)
+            .where(cls.id.in_(ids), cls.status == _S.SCHEDULED.value)
+            .returning(cls.id)
+            .execute()
+        ]
+
+    # --- the one door --------------------------------------------------------------------------------------------
+
+    def _settle(
+        self,
+        status: MessageStatus,
+        attempt: Attempt | None,
+        *,
+        counts: bool,
+        from_: set[MessageStatus] | None = None,
+        **changes: Any,
+    ) -> bool:
+        """Enter ``status`` if the claim this row was started under is still the present one."""
+        if attempt is not None:
+            changes["attempt_log"] = Message.attempt_log.concat(_log_line(attempt))
+        if counts:
+            changes["attempts"] = Message.attempts + 1
+        changes.setdefault("lease_until", None)
+        where = (Message.id == self.id) & (Message.claim == self.claim)
+        return bool(self._enter(status, where, from_=from_, **changes))
+
+    @classmethod
+    def _enter(
+        cls, status: MessageStatus, where: Any, *, from_: set[MessageStatus] | None = None, **changes: Any
+    ) -> list[str]:
+        """Move the rows that match ``where`` and may enter ``status`` from where they are; answer their ids."""
+        allowed = ENTERED_FROM[status] if from_ is None else ENTERED_FROM[status] & from_
+        moved = (
+            cls.update(status=status.value, **changes)
+            .where(where, cls.status.in_(_names(allowed)))
+            .returning(cls.id)
+            .execute()
+        )
+        return [row.id for row in moved]
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """What happened to this message so far, oldest first; a line that cannot be read is left out."""
+        entries = []
+        for line in self.attempt_log.splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(entry, dict):
+                entries.append(entry)
+        return entries
+
+
+class MessageContent(BaseModel):
+    """What a message says; apart from its row, so that a change of status does not rewrite the text."""
+
+    message = peewee.ForeignKeyField(Message, primary_key=True, on_delete="CASCADE", backref="contents")
+    text = peewee.TextField(null=True)
+    html = peewee.TextField(null=True)
+
+    class Meta:
+        """Name the table in full."""
+
+        table_name = "message_content"
+
+
+class Recipient(BaseModel):
+    """One address a message goes to."""
+
+    message = peewee.ForeignKeyField(Message, on_delete="CASCADE", backref="recipients")
+    position = peewee.SmallIntegerField()
+    kind = peewee.CharField(max_length=3)
+    address = peewee.CharField(max_length=320)
+    name = peewee.TextField(default="")
+
+    class Meta:
+        """A recipient is named by its message and its place there."""
+
+        primary_key = peewee.CompositeKey("message", "position")
+
+
+def _fitting(due: Iterable[tuple[str, int]], recipients: int | None) -> list[Claim]:
+    claims: list[Claim] = []
+    left = recipients
+    for message_id, count in due:
+        if left is not None:
+            if count > left:
+                break
+            left -= count
+        claims.append(Claim(message_id, count))
+    return claims
+
+
+def _insert(table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert ``rows`` in as few statements as the databases' limit on parameters allows."""
+    width = columns.count(",") + 1
+    per_statement = 30_000 // width
+    for start in range(0, len(rows), per_statement):
+        part = rows[start : start + per_statement]
+        one = "(" + ", ".join([db.param] * width) + ")"
+        sql = f"INSERT INTO {table} ({columns}) VALUES {', '.join([one] * len(part))}"  # noqa: S608 - names are ours
+        db.execute_sql(sql, [value for row in part for value in row])
+
+
+def _log_line(attempt: Attempt) -> str:
+    return json.dumps({k: v for k, v in asdict(attempt).items() if v is not None}, ensure_ascii=False) + "\n"
+
+
+def _names(states: Iterable[MessageStatus]) -> list[str]:
+    return sorted(state.value for state in states)

@@ -133,5 +133,9 @@ class MailAuthError(MailError):
     """We are not let in (token, consent, secret): pause the mailbox with the reason; a person must look."""
 
 
+class MailboxNotReadableError(MailError):
+    """We may not read this mailbox: what happened to a mail cannot be looked up there, a person must decide."""
+
+
 class MailOutcomeUnknownError(MailError):
     """The provider may have accepted it: keep the budget, do not send again until that is known."""

@@ -1,0 +1,30 @@
+"""A clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+#: Where every test begins: mid-minute and mid-morning, so that no window ends by accident.
+START = datetime(2026, 3, 10, 9, 30, 20, 123456, tzinfo=UTC)
+
+
+class MovableClock:
+    """Called like ``utc_now``; answers the moment the test has set, and never runs by itself."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self.now = start
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, delta: timedelta | None = None, **units: float) -> datetime:
+        """Move by a timedelta or by its units (``seconds=…``, ``hours=…``) and answer the new moment."""
+        self.now += (delta or timedelta()) + timedelta(**units)
+        return self.now
+
+    def set(self, moment: datetime) -> datetime:
+        """Move to an aware moment, forwards or backwards."""
+        if moment.tzinfo is None:
+            raise ValueError("a clock is set to an aware moment")
+        self.now = moment
+        return moment

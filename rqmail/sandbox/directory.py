@@ -1,0 +1,36 @@
+"""Who exists in the sandbox: the tenant, its one application, its mailboxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SANDBOX_TENANT_ID = "5a4db0c5-7e4a-4a7e-9c1d-2b6f0a5e1c01"
+SANDBOX_CLIENT_ID = "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902"
+SANDBOX_CLIENT_SECRET = "sandbox-secret"  # noqa: S105 - opens nothing but the sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxDirectory:
+    """The tenant as Entra and Exchange see it.
+
+    Every address is a mailbox unless ``domains`` or ``known_users`` (lower-case) say otherwise. ``certificates`` are
+    the PEM certificates registered for the application; with none registered any well-formed assertion of the
+    application is believed. ``may_send`` and ``may_read_mail`` are the permissions granted to it.
+    """
+
+    tenant_id: str = SANDBOX_TENANT_ID
+    client_id: str = SANDBOX_CLIENT_ID
+    client_secret: str = SANDBOX_CLIENT_SECRET
+    certificates: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+    known_users: tuple[str, ...] = ()
+    token_lifetime_seconds: int = 3600
+    may_send: bool = True
+    may_read_mail: bool = True
+
+    def has_mailbox(self, address: str) -> bool:
+        """Tell whether the lower-case ``address`` is a mailbox here."""
+        if self.known_users:
+            return address in self.known_users
+        _, at, domain = address.rpartition("@")
+        return bool(at and domain) and (not self.domains or domain in self.domains)

@@ -1,0 +1,25 @@
+"""What Exchange Online allows one mailbox, as numbers the sandbox enforces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxLimits:
+    """The limits of one mailbox; the defaults are Microsoft's.
+
+    ``in_flight`` calls at a time and ``requests_per_ten_minutes`` answer 429. Above ``recipients_per_day`` (rolling
+    24 h) or ``recipients_per_message`` a mail is taken with 202 and never delivered; ``refuse_over_day``
+    answers 429 instead. ``messages_per_minute`` refuses nothing: mail above it is counted as
+    carried over to a later minute.
+    """
+
+    in_flight: int = 4
+    requests_per_ten_minutes: int = 10_000
+    recipients_per_day: int = 10_000
+    recipients_per_message: int = 500
+    messages_per_minute: int = 30
+    request_bytes: int = 4 * 1024 * 1024
+    refuse_over_day: bool = False
+    retry_after_seconds: int = 5

@@ -35,7 +35,7 @@ def clock() -> MovableClock:
 
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[ValkeyServer]:
-    """A real Valkey server of this test process alone; it keeps what the last test left, ``redis_client`` empties it."""
+    """A real Valkey server of this test process alone; ``redis_client`` empties it."""
     server = ValkeyServer(port=_free_port())
     server.start()
     yield server

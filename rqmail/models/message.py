@@ -12,7 +12,7 @@ from typing import Any
 import peewee
 from uuid_utils import uuid7
 
-from rqmail.models.base import BaseModel, UtcDateTimeField, db, is_postgresql, to_column, transaction
+from rqmail.models.base import BaseModel, UtcDateTimeField, borrowed, db, is_postgresql, to_column, transaction
 
 
 class MessageStatus(StrEnum):
@@ -37,7 +37,7 @@ ENTERED_FROM: dict[MessageStatus, frozenset[MessageStatus]] = {
     _S.QUEUED: frozenset({_S.SCHEDULED}),
     _S.SENDING: frozenset({_S.QUEUED}),
     _S.SENT: frozenset({_S.SENDING, _S.UNKNOWN, _S.SCHEDULED, _S.QUEUED}),
-    _S.ERROR: frozenset({_S.SENDING, _S.QUEUED}),
+    _S.ERROR: frozenset({_S.SENDING}),
     _S.UNKNOWN: frozenset({_S.SENDING}),
     _S.CANCELLED: frozenset({_S.SCHEDULED, _S.QUEUED, _S.UNKNOWN}),
     _S.EXPIRED: frozenset({_S.SCHEDULED, _S.QUEUED}),
@@ -199,6 +199,7 @@ class Message(BaseModel):
         now: datetime,
         calls: int,
         recipients: int | None,
+        never_more_than: int | None = None,
         job_id: str,
         lease: timedelta,
     ) -> list[Claim]:
@@ -216,7 +217,7 @@ class Message(BaseModel):
             select += " FOR UPDATE SKIP LOCKED"
         with transaction():
             due = db.execute_sql(select, (sender, priority, to_column(now), calls)).fetchall()
-            claims = _fitting(due, recipients)
+            claims = _fitting(due, recipients, never_more_than)
             if claims:
                 cls._enter(
                     _S.QUEUED, cls.id.in_([claim.id for claim in claims]), job_id=job_id, lease_until=now + lease
@@ -228,7 +229,7 @@ class Message(BaseModel):
         cls, message_id: str, *, claim: str, mailbox_key: str | None, now: datetime, lease_until: datetime
     ) -> Message | None:
         """Move QUEUED → SENDING under ``claim`` and answer the row; ``None`` when another got there first."""
-        moved = (
+        statement = (
             cls.update(
                 status=_S.SENDING.value,
                 claim=claim,
@@ -239,18 +240,18 @@ class Message(BaseModel):
             )
             .where(cls.id == message_id, cls.status.in_(_names(ENTERED_FROM[_S.SENDING])))
             .returning(cls)
-            .execute()
         )
-        return next(iter(moved), None)
+        with borrowed():
+            return next(iter(statement.execute()), None)
 
     @classmethod
     def extend_lease(cls, message_id: str, claim: str, lease_until: datetime) -> bool:
         """Hold a SENDING message longer; ``False`` when the claim is no longer ours."""
-        return bool(
-            cls.update(lease_until=lease_until)
-            .where(cls.id == message_id, cls.claim == claim, cls.status == _S.SENDING.value)
-            .execute()
+        statement = cls.update(lease_until=lease_until).where(
+            cls.id == message_id, cls.claim == claim, cls.status == _S.SENDING.value
         )
+        with borrowed():
+            return bool(statement.execute())
 
     # --- outcomes, each under the claim it belongs to ------------------------------------------------------------
 
@@ -301,9 +302,10 @@ class Message(BaseModel):
             deferrals=Message.deferrals + 1,
         )
 
-    def mark_expired(self) -> bool:
+    @classmethod
+    def expire(cls, message_id: str) -> bool:
         """Its ``expires_on`` has passed before it could be sent."""
-        return bool(self._enter(_S.EXPIRED, Message.id == self.id, job_id=None, lease_until=None, waiting_for=None))
+        return bool(cls._enter(_S.EXPIRED, cls.id == message_id, job_id=None, lease_until=None, waiting_for=None))
 
     # --- by recovery ---------------------------------------------------------------------------------------------
 
@@ -324,7 +326,7 @@ class Message(BaseModel):
     def lose_lease(self, now: datetime, *, look_at: datetime) -> bool:
         """Move a SENDING message whose worker is gone to UNKNOWN: the request may have left the machine."""
         attempt = Attempt(
-            at=(self.attempted_on or now).isoformat(),
+            at=_iso(self.attempted_on or now),
             outcome="worker-lost",
             duration_ms=0,
             detail="The worker stopped while the message was being sent.",
@@ -343,13 +345,13 @@ class Message(BaseModel):
         changes: dict[str, Any] = {"lease_until": moment}
         if note is not None:
             changes["last_error"] = note
-        return bool(
-            Message.update(**changes).where(Message.id == self.id, Message.status == _S.UNKNOWN.value).execute()
-        )
+        statement = Message.update(**changes).where(Message.id == self.id, Message.status == _S.UNKNOWN.value)
+        with borrowed():
+            return bool(statement.execute())
 
     def confirm_sent(self, now: datetime, note: str) -> bool:
         """It is known after all that the provider accepted an UNKNOWN message."""
-        attempt = Attempt(at=now.isoformat(), outcome="confirmed-sent", duration_ms=0, detail=note)
+        attempt = Attempt(at=_iso(now), outcome="confirmed-sent", duration_ms=0, detail=note)
         return bool(
             self._enter(
                 _S.SENT,
@@ -363,15 +365,17 @@ class Message(BaseModel):
         )
 
     def send_again(self, now: datetime, note: str) -> bool:
-        """It is known after all that the provider did not accept an UNKNOWN message, or a person takes the risk."""
-        attempt = Attempt(at=now.isoformat(), outcome="sent-again", duration_ms=0, detail=note)
+        """It is known after all that the provider did not accept an UNKNOWN message, or a person takes the risk.
+
+        The old claim stays until a new send begins: should its worker still report an acceptance, that wins.
+        """
+        attempt = Attempt(at=_iso(now), outcome="sent-again", duration_ms=0, detail=note)
         return bool(
             self._enter(
                 _S.SCHEDULED,
                 Message.id == self.id,
                 from_={_S.UNKNOWN},
                 scheduled_on=now,
-                claim=None,
                 lease_until=None,
                 attempt_log=Message.attempt_log.concat(_log_line(attempt)),
             )
@@ -401,13 +405,11 @@ class Message(BaseModel):
     @classmethod
     def bring_forward(cls, ids: Sequence[str], now: datetime) -> list[str]:
         """Make waiting messages due at once; answer the ids that were waiting. The budget still holds."""
-        return [
-            row.id
-            for row in cls.update(scheduled_on=now)
-            .where(cls.id.in_(ids), cls.status == _S.SCHEDULED.value)
-            .returning(cls.id)
-            .execute()
-        ]
+        statement = (
+            cls.update(scheduled_on=now).where(cls.id.in_(ids), cls.status == _S.SCHEDULED.value).returning(cls.id)
+        )
+        with borrowed():
+            return [row.id for row in statement.execute()]
 
     # --- the one door --------------------------------------------------------------------------------------------
 
@@ -435,13 +437,11 @@ class Message(BaseModel):
     ) -> list[str]:
         """Move the rows that match ``where`` and may enter ``status`` from where they are; answer their ids."""
         allowed = ENTERED_FROM[status] if from_ is None else ENTERED_FROM[status] & from_
-        moved = (
-            cls.update(status=status.value, **changes)
-            .where(where, cls.status.in_(_names(allowed)))
-            .returning(cls.id)
-            .execute()
+        statement = (
+            cls.update(status=status.value, **changes).where(where, cls.status.in_(_names(allowed))).returning(cls.id)
         )
-        return [row.id for row in moved]
+        with borrowed():
+            return [row.id for row in statement.execute()]
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -485,11 +485,11 @@ class Recipient(BaseModel):
         primary_key = peewee.CompositeKey("message", "position")
 
 
-def _fitting(due: Iterable[tuple[str, int]], recipients: int | None) -> list[Claim]:
+def _fitting(due: Iterable[tuple[str, int]], recipients: int | None, never_more_than: int | None) -> list[Claim]:
     claims: list[Claim] = []
     left = recipients
     for message_id, count in due:
-        if left is not None:
+        if left is not None and not (never_more_than is not None and count > never_more_than):
             if count > left:
                 break
             left -= count
@@ -506,6 +506,10 @@ def _insert(table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
         one = "(" + ", ".join([db.param] * width) + ")"
         sql = f"INSERT INTO {table} ({columns}) VALUES {', '.join([one] * len(part))}"  # noqa: S608 - names are ours
         db.execute_sql(sql, [value for row in part for value in row])
+
+
+def _iso(moment: datetime) -> str:
+    return to_column(moment).replace(" ", "T")
 
 
 def _log_line(attempt: Attempt) -> str:

@@ -1,0 +1,255 @@
+"""Builds the mailer of each sender and keeps it until the sender is edited."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from email.utils import parseaddr
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+from rqmail.clock import Clock, utc_now
+from rqmail.errors import InvalidInputError, MailAuthError
+from rqmail.mailers.base import Address, Mail, Mailer, Receipt
+from rqmail.mailers.entra import Entra, EntraApp
+from rqmail.mailers.graph import MicrosoftGraphMailer
+from rqmail.mailers.graph_http import GraphHttp
+from rqmail.mailers.graph_mailbox import GraphMailbox
+from rqmail.mailers.graph_token import GraphTokenSource, TokenStore
+from rqmail.mailers.per_process import PerProcess
+from rqmail.mailers.rate_limited import RateLimitedGraphMailer
+from rqmail.mailers.senders import SystemMailboxConfig, TenantMailConfig
+from rqmail.mailers.sendgrid import SendGridMailer
+from rqmail.mailers.transport import Transport
+from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.limits import RateLimits, resolve_limits
+from rqmail.settings import LOOPBACK_HOSTS, Settings
+
+_MOST_MAILERS = 4096
+_MOST_TOKEN_SOURCES = 512
+_LONGEST_CONNECT_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class UnconfiguredMailer:
+    """Stands where a mailer cannot be built: every send says which setting is missing."""
+
+    missing: str
+
+    def send(self, mail: Mail) -> Receipt:
+        """Raise ``MailAuthError`` naming what is missing."""
+        raise MailAuthError(f"Mail cannot be sent: {self.missing} is not set")
+
+
+class MailerFactory:
+    """Answers the mailer of a sender; one HTTP transport and one token source per app serve them all.
+
+    A mailer is kept until any field that matters to it changes, so an edit works without restarting a process.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        limiter: MailRateLimiter,
+        *,
+        transport: Transport | None = None,
+        token_store: TokenStore | None = None,
+        clock: Clock = utc_now,
+        busy_wait_seconds: float = 2.0,
+    ) -> None:
+        self._settings = settings
+        self._limiter = limiter
+        self._transport = transport or _transport(settings)
+        self._token_store = token_store
+        self._clock = clock
+        self._busy_wait_seconds = busy_wait_seconds
+        self._mailers: _Kept[Mailer] = _Kept(_MOST_MAILERS)
+        self._token_sources: _Kept[GraphTokenSource] = _Kept(_MOST_TOKEN_SOURCES)
+
+    def get_mailer(self, tenant: TenantMailConfig | None = None) -> Mailer:
+        """Answer the mailer of a tenant as its provider says; of no tenant, the default one."""
+        if tenant is None or tenant.provider == "default":
+            return self._mailers.get("default", "", self._build_default)
+        if tenant.provider == "sendgrid":
+            return self._mailers.get(
+                f"tenant {tenant.key}", _fingerprint_of_tenant(tenant), lambda: self._build_sendgrid(tenant)
+            )
+        if tenant.provider == "microsoft-graph":
+            return self._mailers.get(
+                f"tenant {tenant.key}", _fingerprint_of_tenant(tenant), lambda: self._build_tenant_graph(tenant)
+            )
+        raise InvalidInputError("provider", tenant.provider, "'microsoft-graph', 'sendgrid' or 'default'")
+
+    def get_mailer_for_system_mailbox(self, mailbox: SystemMailboxConfig) -> Mailer:
+        """Answer the mailer of a system mailbox: always Microsoft Graph, always within budget."""
+        fingerprint = _hash(mailbox.address, mailbox.rate_limit_per_minute, mailbox.rate_limit_recipients_per_day)
+        return self._mailers.get(f"mailbox {mailbox.key}", fingerprint, lambda: self._build_system_graph(mailbox))
+
+    def get_graph_mailbox(self, tenant: TenantMailConfig) -> GraphMailbox | None:
+        """Answer the read side of a tenant's mailbox; ``None`` where its mail does not go through Graph."""
+        app = self._app_of(tenant)
+        if tenant.provider != "microsoft-graph" or not tenant.address or isinstance(app, UnconfiguredMailer):
+            return None
+        return self._graph_mailbox(app, tenant.address)
+
+    def get_graph_mailbox_for_system_mailbox(self, mailbox: SystemMailboxConfig) -> GraphMailbox | None:
+        """Answer the read side of a system mailbox; ``None`` while Graph is not configured."""
+        app = self._own_app()
+        return None if isinstance(app, UnconfiguredMailer) else self._graph_mailbox(app, mailbox.address)
+
+    def limits_for_system_mailbox(self, mailbox: SystemMailboxConfig) -> RateLimits:
+        """Answer the limits that hold for a system mailbox: its overrides, else the settings' defaults."""
+        return resolve_limits(
+            mailbox.rate_limit_per_minute, mailbox.rate_limit_recipients_per_day, defaults=self._default_limits()
+        )
+
+    def _default_limits(self) -> RateLimits:
+        return RateLimits(
+            per_minute=self._settings.rate_per_minute,
+            recipients_per_day=self._settings.rate_recipients_per_day,
+            in_flight=self._settings.rate_in_flight,
+        )
+
+    def _build_default(self) -> Mailer:
+        if self._settings.sendgrid_api_key is None:
+            return UnconfiguredMailer("RQMAIL_SENDGRID_API_KEY")
+        if not self._settings.sendgrid_from:
+            return UnconfiguredMailer("RQMAIL_SENDGRID_FROM")
+        return self._sendgrid(self._settings.sendgrid_api_key.get_secret_value(), self._settings.sendgrid_from)
+
+    def _build_sendgrid(self, tenant: TenantMailConfig) -> Mailer:
+        if not tenant.sendgrid_api_key:
+            return UnconfiguredMailer(f"sendgridApiKey of tenant {tenant.key}")
+        sender = tenant.sendgrid_from or tenant.address
+        if not sender:
+            return UnconfiguredMailer(f"sendgridFrom of tenant {tenant.key}")
+        return self._sendgrid(tenant.sendgrid_api_key, sender)
+
+    def _build_tenant_graph(self, tenant: TenantMailConfig) -> Mailer:
+        if not tenant.address:
+            return UnconfiguredMailer(f"address of tenant {tenant.key}")
+        app = self._app_of(tenant)
+        return app if isinstance(app, UnconfiguredMailer) else self._graph(app, tenant.address, self._default_limits())
+
+    def _build_system_graph(self, mailbox: SystemMailboxConfig) -> Mailer:
+        app = self._own_app()
+        if isinstance(app, UnconfiguredMailer):
+            return app
+        return self._graph(app, mailbox.address, self.limits_for_system_mailbox(mailbox))
+
+    def _sendgrid(self, api_key: str, sender: str) -> Mailer:
+        name, address = parseaddr(sender)
+        return SendGridMailer(
+            self._transport, self._settings.sendgrid_base_url, api_key, Address(address, name), clock=self._clock
+        )
+
+    def _graph(self, app: EntraApp, address: str, limits: RateLimits) -> Mailer:
+        mailer = MicrosoftGraphMailer(self._graph_http(app), self._settings.graph_base_url, address, clock=self._clock)
+        return RateLimitedGraphMailer(mailer, self._limiter, address, limits, busy_wait_seconds=self._busy_wait_seconds)
+
+    def _graph_mailbox(self, app: EntraApp, address: str) -> GraphMailbox:
+        return GraphMailbox(self._graph_http(app), self._settings.graph_base_url, address, clock=self._clock)
+
+    def _graph_http(self, app: EntraApp) -> GraphHttp:
+        fingerprint = _hash(app.authority, app.tenant_id, app.client_id, app.client_secret, app.certificate)
+        return GraphHttp(
+            self._transport, self._token_sources.get(fingerprint, "", lambda: self._build_token_source(app))
+        )
+
+    def _build_token_source(self, app: EntraApp) -> GraphTokenSource:
+        entra = Entra(app, self._transport, graph_scope(self._settings.graph_base_url), clock=self._clock)
+        return GraphTokenSource(app, entra.grant, store=self._token_store, clock=self._clock)
+
+    def _own_app(self) -> EntraApp | UnconfiguredMailer:
+        settings = self._settings
+        if not settings.graph_tenant_id:
+            return UnconfiguredMailer("RQMAIL_GRAPH_TENANT_ID")
+        if not settings.graph_client_id:
+            return UnconfiguredMailer("RQMAIL_GRAPH_CLIENT_ID")
+        if settings.graph_client_secret is None and settings.graph_certificate is None:
+            return UnconfiguredMailer("RQMAIL_GRAPH_CLIENT_SECRET (or RQMAIL_GRAPH_CERTIFICATE)")
+        secret = settings.graph_client_secret
+        return EntraApp(
+            authority=settings.graph_authority,
+            tenant_id=settings.graph_tenant_id,
+            client_id=settings.graph_client_id,
+            client_secret=secret.get_secret_value() if secret else None,
+            certificate=settings.graph_certificate,
+        )
+
+    def _app_of(self, tenant: TenantMailConfig) -> EntraApp | UnconfiguredMailer:
+        """Answer the app a tenant sends with: its own, or ours, in its own Entra tenant if it names one."""
+        if tenant.graph_client_id or tenant.graph_client_secret:
+            if not tenant.graph_client_id:
+                return UnconfiguredMailer(f"graphClientId of tenant {tenant.key}")
+            if not tenant.graph_client_secret:
+                return UnconfiguredMailer(f"graphClientSecret of tenant {tenant.key}")
+            entra_tenant = tenant.graph_tenant_id or self._settings.graph_tenant_id
+            if not entra_tenant:
+                return UnconfiguredMailer(f"graphTenantId of tenant {tenant.key}")
+            return EntraApp(
+                self._settings.graph_authority, entra_tenant, tenant.graph_client_id, tenant.graph_client_secret
+            )
+        own = self._own_app()
+        if isinstance(own, EntraApp) and tenant.graph_tenant_id:
+            return replace(own, tenant_id=tenant.graph_tenant_id)
+        return own
+
+
+class _Kept(Generic[T]):
+    """Keeps one value a key for as long as its fingerprint is the same; beyond ``most`` the longest unused one goes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[str, tuple[str, T]] = OrderedDict()
+        self._lock = PerProcess(threading.Lock)
+
+    def get(self, key: str, fingerprint: str, build: Callable[[], T]) -> T:
+        """Answer the value kept under ``key``, built anew if there is none or its fingerprint differs."""
+        with self._lock.get():
+            kept = self._values.get(key)
+            if kept is None or kept[0] != fingerprint:
+                kept = (fingerprint, build())
+                self._values[key] = kept
+            self._values.move_to_end(key)
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)
+            return kept[1]
+
+
+def graph_scope(base_url: str) -> str:
+    """Answer the scope that asks Entra for every permission the app has on the Graph behind ``base_url``."""
+    parts = urlsplit(base_url)
+    host = "graph.microsoft.com" if parts.hostname in LOOPBACK_HOSTS else parts.netloc
+    return f"https://{host}/.default"
+
+
+def _transport(settings: Settings) -> Transport:
+    seconds = settings.send_timeout_seconds
+    return Transport(
+        connect_timeout=min(_LONGEST_CONNECT_SECONDS, seconds),
+        answer_timeout=seconds,
+        ca_bundle=settings.ca_bundle,
+        connections=settings.send_lanes,
+    )
+
+
+def _fingerprint_of_tenant(tenant: TenantMailConfig) -> str:
+    return _hash(
+        tenant.provider,
+        tenant.address,
+        tenant.graph_tenant_id,
+        tenant.graph_client_id,
+        tenant.graph_client_secret,
+        tenant.sendgrid_api_key,
+        tenant.sendgrid_from,
+    )
+
+
+def _hash(*fields: object) -> str:
+    return hashlib.sha256(repr(fields).encode()).hexdigest()

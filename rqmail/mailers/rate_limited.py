@@ -1,0 +1,96 @@
+"""A Graph mailer that asks for budget first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rqmail.errors import (
+    MailboxBusyError,
+    MailboxPausedError,
+    MailError,
+    MailOutcomeUnknownError,
+    MailRateLimitExceededError,
+    MailRejectedError,
+)
+from rqmail.mailers.base import Mail, Mailer, Receipt
+from rqmail.ratelimit.limiter import Denial, MailRateLimiter, Reservation
+from rqmail.ratelimit.limits import RateLimits
+from rqmail.ratelimit.limits import mailbox_key as normal_key
+
+#: Waiting for a free place in flight: first this long, then twice as long each time, never longer than the last.
+_FIRST_WAIT_SECONDS = 0.02
+_LONGEST_WAIT_SECONDS = 0.25
+
+
+class RateLimitedGraphMailer:
+    """Reserves budget for a mail; only then does the wrapped mailer send it.
+
+    What was reserved is given back only when the mail was certainly not sent. After anything else (an unclear outcome,
+    an exception nobody foresaw, a job that ran out of time) it stays used, and just the place in flight is freed. With
+    all places in flight taken, ``send`` waits up to ``busy_wait_seconds`` before it raises ``MailboxBusyError``.
+    """
+
+    def __init__(
+        self,
+        inner: Mailer,
+        limiter: MailRateLimiter,
+        mailbox_key: str,
+        limits: RateLimits,
+        *,
+        busy_wait_seconds: float = 2.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._inner = inner
+        self._limiter = limiter
+        self._mailbox_key = normal_key(mailbox_key)
+        self._limits = limits
+        self._busy_wait_seconds = busy_wait_seconds
+        self._sleep = sleep
+
+    @property
+    def mailbox_key(self) -> str:
+        """The mailbox whose budget is used: the full address, trimmed and in lower case."""
+        return self._mailbox_key
+
+    def send(self, mail: Mail) -> Receipt:
+        """Send ``mail`` within budget; without room raises the error that says when to ask again."""
+        reservation = self._reserve(mail.recipient_count)
+        try:
+            receipt = self._inner.send(mail)
+        except MailOutcomeUnknownError:
+            self._limiter.settle(reservation)
+            raise
+        except MailError:
+            self._limiter.release(reservation)
+            raise
+        except BaseException:
+            self._limiter.settle(reservation)
+            raise
+        self._limiter.settle(reservation)
+        return receipt
+
+    def _reserve(self, recipient_count: int) -> Reservation:
+        if recipient_count > self._limits.recipients_per_day:
+            raise MailRejectedError(
+                f"The mail has {recipient_count:,} recipients; {self._mailbox_key} may address "
+                f"{self._limits.recipients_per_day:,} in a whole day, so it can never be sent as one mail"
+            )
+        waited, wait = 0.0, _FIRST_WAIT_SECONDS
+        while True:
+            answer = self._limiter.check_and_reserve(self._mailbox_key, recipient_count, self._limits)
+            if not isinstance(answer, Denial):
+                return answer
+            if answer.reason == "in_flight" and waited < self._busy_wait_seconds:
+                wait = min(wait, self._busy_wait_seconds - waited)
+                self._sleep(wait)
+                waited, wait = waited + wait, min(wait * 2, _LONGEST_WAIT_SECONDS)
+                continue
+            raise self._refusal(answer)
+
+    def _refusal(self, denial: Denial) -> MailRateLimitExceededError | MailboxPausedError | MailboxBusyError:
+        if denial.reason == "in_flight":
+            return MailboxBusyError(self._mailbox_key, denial.retry_after_ms)
+        if denial.reason == "paused":
+            return MailboxPausedError(self._mailbox_key, denial.reason, denial.retry_after_ms)
+        return MailRateLimitExceededError(self._mailbox_key, denial.reason, denial.retry_after_ms)

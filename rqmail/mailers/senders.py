@@ -1,0 +1,73 @@
+"""What the factory reads of the two kinds of sender, its secrets decrypted."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class SystemMailboxConfig(Protocol):
+    """A mailbox of our own, sending through the app of the settings."""
+
+    @property
+    def key(self) -> str:
+        """Its name among the system mailboxes."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """The full mail address."""
+        ...
+
+    @property
+    def rate_limit_per_minute(self) -> int | None:
+        """Its own limit of calls a minute; empty for the default."""
+        ...
+
+    @property
+    def rate_limit_recipients_per_day(self) -> int | None:
+        """Its own limit of recipients in 24 hours; empty for the default."""
+        ...
+
+
+class TenantMailConfig(Protocol):
+    """How one tenant's mail leaves."""
+
+    @property
+    def key(self) -> str:
+        """Its name among the tenants."""
+        ...
+
+    @property
+    def provider(self) -> str:
+        """One of ``microsoft-graph``, ``sendgrid`` and ``default``."""
+        ...
+
+    @property
+    def address(self) -> str | None:
+        """The mailbox it sends from through Graph."""
+        ...
+
+    @property
+    def graph_tenant_id(self) -> str | None:
+        """Its own Entra tenant; empty for that of the settings."""
+        ...
+
+    @property
+    def graph_client_id(self) -> str | None:
+        """Its own app; empty for that of the settings."""
+        ...
+
+    @property
+    def graph_client_secret(self) -> str | None:
+        """The secret of its own app, in the clear."""
+        ...
+
+    @property
+    def sendgrid_api_key(self) -> str | None:
+        """Its own SendGrid key, in the clear."""
+        ...
+
+    @property
+    def sendgrid_from(self) -> str | None:
+        """The sender at SendGrid, as ``name <address>`` or an address alone."""
+        ...

@@ -1,0 +1,140 @@
+"""Sends a mail through SendGrid."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
+
+from rqmail.clock import Clock, to_epoch_ms, utc_now
+from rqmail.errors import (
+    MailAuthError,
+    MailError,
+    MailOutcomeUnknownError,
+    MailRejectedError,
+    MailThrottledError,
+    MailTransientError,
+)
+from rqmail.mailers.base import Address, Mail, Receipt
+from rqmail.mailers.connection_errors import error_for_exception
+from rqmail.mailers.graph_errors import plain
+from rqmail.mailers.retry_after import LONGEST_SECONDS, parse_retry_after
+from rqmail.mailers.transport import Answer, Transport
+
+MOST_RECIPIENTS = 1000
+LARGEST_REQUEST = 30 * 1024 * 1024
+
+
+class SendGridMailer:
+    """Hands mails to SendGrid's ``mail/send``, all from one sender."""
+
+    def __init__(
+        self, transport: Transport, base_url: str, api_key: str, sender: Address, *, clock: Clock = utc_now
+    ) -> None:
+        self._transport = transport
+        self._url = f"{base_url}/v3/mail/send"
+        self._headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
+        self._sender = sender
+        self._clock = clock
+
+    def send(self, mail: Mail) -> Receipt:
+        """Send ``mail`` once; 202 is success."""
+        if mail.recipient_count > MOST_RECIPIENTS:
+            raise MailRejectedError(
+                f"The mail has {mail.recipient_count:,} recipients; SendGrid takes {MOST_RECIPIENTS:,} in one mail"
+            )
+        body = _encode(mail, self._sender)
+        if len(body) > LARGEST_REQUEST:
+            raise MailRejectedError(
+                f"The mail is too large: {len(body):,} bytes as a request, SendGrid takes {LARGEST_REQUEST:,}"
+            )
+        try:
+            answer = self._transport.request("POST", self._url, self._headers, body)
+        except (RequestException, HTTPError, OSError) as error:
+            raise error_for_exception(error, "SendGrid") from error
+        if answer.status != 202:
+            raise error_for_answer(answer, self._clock())
+        return Receipt(status=202, provider_message_id=answer.headers.get("X-Message-Id"))
+
+
+def error_for_answer(answer: Answer, now: datetime) -> MailError:
+    """Turn an answer of SendGrid's that is not 202 into the ``MailError`` that says what to do next."""
+    status = answer.status
+    said = _said(answer.body)
+    detail = f"(status {status})" + (f": {said}" if said else "")
+    if status == 429:
+        return MailThrottledError(
+            f"SendGrid asks to slow down {detail}", retry_after=_wait_asked(answer, now), status=status
+        )
+    if status in (401, 403):
+        return MailAuthError(
+            f"SendGrid does not let us in; check the API key, its Mail Send permission and the sender {detail}",
+            status=status,
+        )
+    if status == 200:
+        return MailRejectedError(f"SendGrid is in sandbox mode and sends nothing {detail}", status=status)
+    if 300 <= status < 400:
+        return MailTransientError(
+            f"A redirect came instead of SendGrid's answer; check RQMAIL_SENDGRID_BASE_URL {detail}", status=status
+        )
+    if 400 <= status < 500 and status != 408:
+        return MailRejectedError(f"SendGrid refuses this mail {detail}", status=status)
+    return MailOutcomeUnknownError(
+        f"SendGrid's answer leaves open whether the mail was accepted {detail}", status=status
+    )
+
+
+def _wait_asked(answer: Answer, now: datetime) -> float | None:
+    try:
+        seconds = float(answer.headers.get("X-RateLimit-Reset") or "") - to_epoch_ms(now) / 1000
+    except ValueError:
+        return parse_retry_after(answer.headers.get("Retry-After"), now)
+    return seconds if 0 < seconds <= LONGEST_SECONDS else None
+
+
+def _said(body: bytes) -> str:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    errors = document.get("errors") if isinstance(document, dict) else None
+    first = errors[0] if isinstance(errors, list) and errors else None
+    message = first.get("message") if isinstance(first, dict) else None
+    return plain(message) if isinstance(message, str) else ""
+
+
+def _encode(mail: Mail, sender: Address) -> bytes:
+    # SendGrid refuses a mail that names an address twice; whoever is in To already needs no second copy.
+    seen: set[str] = set()
+    people = {"to": _once(mail.to, seen), "cc": _once(mail.cc, seen), "bcc": _once(mail.bcc, seen)}
+    document: dict[str, Any] = {
+        "personalizations": [{kind: addresses for kind, addresses in people.items() if addresses}],
+        "from": _person(sender),
+        "subject": mail.subject,
+        "content": [
+            {"type": kind, "value": body or " "}
+            for kind, body in (("text/plain", mail.text), ("text/html", mail.html))
+            if body is not None
+        ]
+        or [{"type": "text/plain", "value": " "}],
+        "headers": {**mail.headers, "x-rqmail-id": mail.id},
+        "custom_args": {"rqmail-id": mail.id},
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
+
+
+def _once(addresses: tuple[Address, ...], seen: set[str]) -> list[dict[str, str]]:
+    people = []
+    for address in addresses:
+        key = address.address.strip().lower()
+        if key not in seen:
+            seen.add(key)
+            people.append(_person(address))
+    return people
+
+
+def _person(address: Address) -> dict[str, str]:
+    return {"email": address.address, "name": address.name} if address.name else {"email": address.address}

@@ -1,0 +1,55 @@
+"""What secrets and tokens are locked in before they are stored."""
+
+from __future__ import annotations
+
+import base64
+from functools import cached_property
+
+from cryptography.fernet import Fernet, InvalidToken
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from rqmail.errors import SettingsError
+
+_VARIABLE = "RQMAIL_SECRET_KEY"
+
+
+class SecretBox:
+    """Encrypts and decrypts short texts with a key derived from ``RQMAIL_SECRET_KEY``.
+
+    Without a key the box exists but stays shut: using it raises :class:`~rqmail.errors.SettingsError`.
+    """
+
+    def __init__(self, secret_key: str | None) -> None:
+        self._secret_key = secret_key
+
+    def __repr__(self) -> str:
+        return f"SecretBox({'***' if self._secret_key else 'no key'})"
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is a key to encrypt with."""
+        return bool(self._secret_key)
+
+    def encrypt(self, text: str) -> str:
+        """Lock ``text`` into a printable ASCII token; the same text gives another token each time."""
+        return self._fernet.encrypt(text.encode()).decode("ascii")
+
+    def decrypt(self, token: str) -> str:
+        """Unlock what :meth:`encrypt` made; raises ``SettingsError`` if it was made with another key."""
+        try:
+            return self._fernet.decrypt(token.encode()).decode()
+        except InvalidToken:
+            raise SettingsError(
+                _VARIABLE, "***", "the key the stored secrets were encrypted with; it was changed since"
+            ) from None
+
+    @cached_property
+    def _fernet(self) -> Fernet:
+        if not self._secret_key:
+            raise SettingsError(_VARIABLE, None, "at least 16 characters; stored secrets are encrypted with it")
+        # The info text keeps this key apart from any other key that may be derived from the same secret one day.
+        derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"rqmail stored secrets").derive(
+            self._secret_key.encode()
+        )
+        return Fernet(base64.urlsafe_b64encode(derived))

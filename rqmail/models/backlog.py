@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -42,9 +43,9 @@ def due(now: datetime) -> list[Due]:
             FROM waiting WHERE waiting.sender IS NOT NULL
         )
         SELECT w.sender, p.priority FROM waiting w CROSS JOIN ({_PRIORITIES}) p
-        WHERE w.sender IS NOT NULL AND EXISTS (
-            SELECT 1 FROM message m WHERE m.status = 'SCHEDULED' AND m.sender = w.sender
-            AND m.priority = p.priority AND m.scheduled_on <= {db.param})
+        WHERE w.sender IS NOT NULL AND (
+            SELECT m.scheduled_on FROM message m WHERE m.status = 'SCHEDULED' AND m.sender = w.sender
+            AND m.priority = p.priority ORDER BY m.scheduled_on LIMIT 1) <= {db.param}
     """  # noqa: S608 - only constants and placeholders are put in
     with borrowed():
         return [Due(*row) for row in db.execute_sql(sql, (to_column(now),)).fetchall()]
@@ -64,13 +65,35 @@ def in_hand() -> dict[str, InHand]:
         return {sender: InHand(*map(int, counts)) for sender, *counts in db.execute_sql(sql).fetchall()}
 
 
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """One message that waits in a job."""
+
+    id: str
+    sender: str
+    expires_on: datetime | None
+
+
+def queued(ids: Sequence[str]) -> list[Queued]:
+    """Answer which of these messages are QUEUED, in the order they are to be sent: by priority, then by time."""
+    if not ids:
+        return []
+    with borrowed():
+        rows = (
+            Message.select(Message.id, Message.sender, Message.expires_on)
+            .where(Message.id.in_(ids), Message.now_in(MessageStatus.QUEUED))
+            .order_by(Message.priority, Message.scheduled_on, Message.id)
+        )
+        return [Queued(row.id, row.sender, row.expires_on) for row in rows]
+
+
 def overdue(status: MessageStatus, now: datetime, *, limit: int) -> list[Message]:
     """Answer messages held in ``status`` (QUEUED, SENDING or UNKNOWN) whose lease is over, longest first."""
     held = "status IN ('QUEUED', 'SENDING', 'UNKNOWN')"  # as the partial index says it
     with borrowed():
         return list(
             Message.select()
-            .where(peewee.SQL(held), Message.status == status.value, Message.lease_until <= now)
+            .where(peewee.SQL(held), Message.now_in(status), Message.lease_until <= now)
             .order_by(Message.lease_until)
             .limit(limit)
         )

@@ -1,0 +1,77 @@
+"""That a tick does not feel the size of the table: every decision is made by index, whatever statistics there are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from rqmail.models import backlog
+from rqmail.models.ledger import sends_since
+from rqmail.models.message import Message, MessageStatus, Priority
+from support.clock import START
+from support.messages import new_message
+from support.statements import plan, recorded, walks
+
+NOW = START + timedelta(hours=1)
+SENDERS = 20
+
+
+@pytest.fixture
+def busy_table(database):
+    """A table with an archive, a backlog and some messages in hand; no statistics have been gathered."""
+    batch = [
+        new_message(
+            f"mailbox:m{number % SENDERS}",
+            at=START + timedelta(seconds=number),
+            expires=START + timedelta(days=1 + number % 9) if number % 5 == 0 else None,
+            priority=Priority(number % 3),
+        )
+        for number in range(3000)
+    ]
+    ids = Message.submit(batch, START)
+    address = "news@example.org"
+    Message.update(status="SENT", mailbox_key=address, attempted_on=START).where(Message.id.in_(ids[:1400])).execute()
+    for status, some in (("QUEUED", ids[1400:1450]), ("SENDING", ids[1450:1480]), ("UNKNOWN", ids[1480:1500])):
+        Message.update(status=status, lease_until=START, mailbox_key=address, attempted_on=START).where(
+            Message.id.in_(some)
+        ).execute()
+    return ids
+
+
+DECISIONS = {
+    "due": lambda ids: backlog.due(NOW),
+    "in_hand": lambda ids: backlog.in_hand(),
+    "queued": lambda ids: backlog.queued(ids[1400:1405]),
+    "overdue": lambda ids: [backlog.overdue(MessageStatus(s), NOW, limit=10) for s in ("QUEUED", "SENDING", "UNKNOWN")],
+    "claim_due": lambda ids: Message.claim_due(
+        "mailbox:m3", 1, now=NOW, calls=5, recipients=9000, job_id="job-1", lease=timedelta(minutes=1)
+    ),
+    "give_up_expired": lambda ids: Message.give_up_expired(START + timedelta(days=2)),
+    "put_back": lambda ids: Message.put_back(ids[1400:1405]),
+    "start_sending": lambda ids: Message.start_sending(
+        ids[1440], claim="c", mailbox_key="m@x.org", now=NOW, lease_until=NOW
+    ),
+    "cancel": lambda ids: Message.cancel(ids[2000:2005]),
+    "bring_forward": lambda ids: Message.bring_forward(ids[2100:2105], NOW),
+    "sends_since": lambda ids: sends_since("news@example.org", START - timedelta(days=1)),
+}
+
+
+def test_every_decision_is_made_by_index_and_without_statistics(busy_table):
+    for name, decide in DECISIONS.items():
+        with recorded() as statements:
+            assert decide(busy_table), f"{name} found nothing to decide on, so it proves nothing"
+        asked = [(sql, params) for sql, params in statements if sql.split()[0] in {"SELECT", "UPDATE", "WITH"}]
+        assert asked, name
+        for sql, params in asked:
+            steps = plan(sql, params)
+            assert not [step for step in steps if walks(step)], f"{name}: {sql}\n" + "\n".join(steps)
+
+
+def test_due_seeks_the_first_message_of_a_sender_and_priority_instead_of_reading_what_waits(busy_table):
+    with recorded() as statements:
+        backlog.due(NOW)
+    [(sql, params)] = statements
+    steps = plan(sql, params)
+    assert not [step for step in steps if "SORT" in step.upper() or "TEMP B-TREE" in step or "Hash" in step], steps

@@ -1,0 +1,1 @@
+"""The brake before Exchange's own: how much each mailbox may send, counted on Redis for all processes."""

@@ -1,0 +1,90 @@
+-- Take one call and N recipients from a mailbox's budgets, all or nothing.
+--
+-- KEYS[1]  the mailbox's state key
+-- ARGV[1]  the limits, packed as LIMITS   ARGV[2]  lease:<reservation id>   ARGV[3]  recipients
+-- ARGV[4]  the moment in ms; the server's own time when left out
+--
+-- Returns the moment of the grant (an integer, ms) when taken, or when this id holds its place already;
+-- 'unknown <moment>' when nothing is known of the mailbox and it may not start empty;
+-- '<reason> <ms until this very request could pass> <why paused>' when denied. Only a grant writes anything.
+
+local per_minute, per_day, in_flight, lease_ms, rolling, may_start = struct.unpack(LIMITS, ARGV[1])
+local state, lease, recipients, now = KEYS[1], ARGV[2], tonumber(ARGV[3]), moment(ARGV[4])
+local mailbox, filled = mailbox_of(state), rolling == 1 and ROLLING or FIXED
+
+local kept = redis.call('HMGET', state, 'windows', 'pause', lease)
+if kept[3] then return (struct.unpack('<d', kept[3])) end
+
+local w = read_windows(kept[1])
+if w.filled < filled and may_start == 0 then return string.format('unknown %.3f', now) end
+if w.filled ~= filled then start_over(w, filled) end
+
+local reason, free_at, paused_until, why, over = nil, now, 0, '', nil
+local function deny(because, at)
+  reason = reason or because
+  if at > free_at then free_at = at end
+end
+
+if kept[2] then
+  local since, failures, text = 0, 0, ''
+  paused_until, since, failures, text = struct.unpack(PAUSE, kept[2])
+  if paused_until > now then
+    why = text
+    deny('paused', paused_until)
+  end
+  in_flight = 1 -- nobody stampedes: one at a time until one has succeeded
+end
+
+if w.live >= in_flight then
+  local ends
+  ends, over = leases_at(state, now, lease_ms)
+  if #ends >= in_flight then deny('in_flight', ends[#ends - in_flight + 1]) end
+end
+
+local minute, day = minute_key(mailbox, now), day_key(mailbox, now)
+local counters = redis.call('MGET', minute, day)
+local calls, addressed = counter(minute, counters[1]), counter(day, counters[2])
+local stamp = now > w.latest and now or w.latest -- a clock that steps back must not disorder the ring
+local slots
+
+if calls + 1 > per_minute then deny('minute', (floor(now / MINUTE) + 1) * MINUTE) end
+if rolling == 1 then
+  slots = pass_slots(state, w, stamp)
+  if w.length >= per_minute and stamp - w.latest < MINUTE then
+    local nth = nth_call(state, w, per_minute)
+    if not nth then -- the log was evicted or deleted: as good as unknown
+      if may_start == 0 then return string.format('unknown %.3f', now) end
+      start_over(w, filled)
+      slots = pass_slots(state, w, stamp)
+    elseif nth + MINUTE > stamp then
+      deny('minute', nth + MINUTE)
+    end
+  end
+end
+if addressed + recipients > per_day then deny('day', (floor(now / DAY) + 1) * DAY) end
+if rolling == 1 and w.total + recipients > per_day then
+  deny('day', day_frees(state, w, slots, per_day - recipients))
+end
+
+if reason then return string.format('%s %d %s', reason, math.ceil(free_at - now), why) end
+
+redis.call('SET', minute, calls + 1, 'EX', MINUTE_TTL)
+redis.call('SET', day, addressed + recipients, 'EX', DAY_TTL)
+if over then
+  if #over > 0 then redis.call('HDEL', state, unpack(over)) end
+  w.live = w.live - #over
+end
+local aged
+if rolling == 1 then
+  if slots then write_slots(state, slots) end
+  write_call(state, w, per_minute, stamp)
+  w.slot_used, w.total, aged = w.slot_used + recipients, w.total + recipients, slots
+else
+  aged = floor(now / SLOT) > w.slot
+  if aged then w.slot = floor(now / SLOT) end
+end
+if aged then sweep(state, w, now, lease_ms) end
+w.latest, w.live = stamp, w.live + 1
+redis.call('HSET', state, 'windows', pack_windows(w), lease, struct.pack(LEASE, now, stamp, recipients, w.generation))
+if aged then keep(state, paused_until - now) end
+return now

@@ -1,0 +1,43 @@
+"""What a mailbox may send: a value, and the rule that fills in what nobody set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RateLimits:
+    """Calls a minute, recipients a day and requests in flight that one mailbox is allowed.
+
+    The defaults stay a margin below what Exchange allows: about 30 calls, 10,000 recipients, 4 requests at once.
+    """
+
+    per_minute: int = 25
+    recipients_per_day: int = 9000
+    in_flight: int = 3
+
+
+DEFAULT_LIMITS = RateLimits()
+
+
+def resolve_limits(
+    rate_limit_per_minute: int | None,
+    rate_limit_recipients_per_day: int | None,
+    *,
+    defaults: RateLimits = DEFAULT_LIMITS,
+) -> RateLimits:
+    """Take a mailbox's own limits where they are positive, the defaults where they are empty or not."""
+    return RateLimits(
+        per_minute=_positive_or(rate_limit_per_minute, defaults.per_minute),
+        recipients_per_day=_positive_or(rate_limit_recipients_per_day, defaults.recipients_per_day),
+        in_flight=defaults.in_flight,
+    )
+
+
+def mailbox_key(address: str) -> str:
+    """Turn a mail address into the name its budget is kept under: trimmed and lower-cased."""
+    return address.strip().lower()
+
+
+def _positive_or(value: int | None, default: int) -> int:
+    return value if value is not None and value > 0 else default

@@ -1,0 +1,19 @@
+-- Say that a reservation was really used: its budget stays taken, its place in flight is free.
+--
+-- KEYS[1]  the mailbox's state key   ARGV[1]  lease:<reservation id>
+--
+-- Returns 1 when settled, 0 when the reservation is not in flight. A success granted after a pause ends its slow probing.
+
+local state, lease = KEYS[1], ARGV[1]
+local kept = redis.call('HMGET', state, 'windows', 'pause', lease)
+if not kept[1] or not kept[3] then return 0 end
+
+local w = read_windows(kept[1])
+w.live = w.live - 1
+if kept[2] and struct.unpack('<d', kept[3]) >= struct.unpack('<d', kept[2]) then
+  redis.call('HDEL', state, lease, 'pause')
+else
+  redis.call('HDEL', state, lease)
+end
+redis.call('HSET', state, 'windows', pack_windows(w))
+return 1

@@ -11,16 +11,18 @@ import http.client
 import io
 from http.client import HTTPException
 from socket import SocketIO, socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from requests.adapters import HTTPAdapter
 from requests.exceptions import InvalidURL
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3._base_connection import BaseHTTPConnection
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from rqmail.clock import monotonic
+
+if TYPE_CHECKING:
+    from urllib3._base_connection import BaseHTTPConnection
 
 #: Idle connections older than this are closed instead of reused: front doors drop them silently after a minute or more.
 MAX_IDLE_SECONDS = 30.0

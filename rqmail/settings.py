@@ -114,6 +114,8 @@ class Settings(BaseSettings):
     send_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 8
     unknown_policy: Literal["hold", "resend", "assume-sent"] = "hold"
+    unknown_grace_seconds: Annotated[int, Field(ge=0)] = 600
+    retention_days: Annotated[int, Field(ge=0)] = 0
     log_format: Literal["json", "console"] = "console"
 
 

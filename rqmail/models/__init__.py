@@ -1,0 +1,1 @@
+"""The tables and every statement that reads or writes them."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import peewee
-from playhouse.pool import PooledPostgresqlDatabase, PooledSqliteDatabase
+from playhouse.pool import MaxConnectionsExceeded, PooledPostgresqlDatabase, PooledSqliteDatabase
 
 from rqmail.errors import InvalidInputError
 
@@ -23,6 +23,8 @@ MAX_CONNECTIONS = {"sqlite": 1, "postgresql": 4}
 
 #: A pooled PostgreSQL connection used within this many seconds is trusted without asking the server again.
 _TRUSTED_SECONDS = 1.0
+
+_T = TypeVar("_T")
 
 _slots = threading.BoundedSemaphore(1)
 
@@ -105,6 +107,26 @@ def transaction() -> Iterator[None]:
         yield
 
 
+def patiently(
+    write: Callable[[], _T], *, patience_seconds: float = 90.0, sleep: Callable[[float], None] = time.sleep
+) -> _T:
+    """Run ``write`` on a borrowed connection, again and again while the database is away, and answer what it answers.
+
+    For what must not be forgotten (a mail is out, the row must say so). Raises the database's error when patience ends.
+    """
+    deadline = time.monotonic() + patience_seconds
+    pause = 0.05
+    while True:
+        try:
+            with borrowed():
+                return write()
+        except (peewee.OperationalError, peewee.InterfaceError, MaxConnectionsExceeded):
+            if time.monotonic() + pause > deadline:
+                raise
+        sleep(pause)
+        pause = min(pause * 2, 2.0)
+
+
 def is_postgresql() -> bool:
     """Say whether the models are bound to PostgreSQL."""
     return isinstance(db.obj, peewee.PostgresqlDatabase)
@@ -136,7 +158,8 @@ if TYPE_CHECKING:
         def __new__(cls, *, null: Literal[True]) -> UtcDateTimeField[datetime | None]: ...
         @overload
         def __new__(cls, *, null: Literal[False] = ...) -> UtcDateTimeField[datetime]: ...
-        def __new__(cls, *, null: bool = False) -> UtcDateTimeField[Any]: ...
+        def __new__(cls, *, null: bool = False) -> UtcDateTimeField[Any]:
+            """Tell the type checker which of the two this field is."""
 else:
     UtcDateTimeField = _UtcDateTimeField
 

@@ -1,0 +1,1 @@
+"""What RQ workers import: the functions they call by name."""

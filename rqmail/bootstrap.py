@@ -1,0 +1,173 @@
+"""The only place that constructs: settings in, a wired application out, in order of dependence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from redis import Redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from rqmail import logs
+from rqmail.administration import Administration
+from rqmail.clock import Clock, from_epoch_ms, utc_now
+from rqmail.dispatch import Dispatcher
+from rqmail.intake import Intake
+from rqmail.lanes import Lanes, LanesReport
+from rqmail.mailers.factory import MailerFactory
+from rqmail.metrics import Metrics
+from rqmail.models.base import connect
+from rqmail.models.ledger import sends_since
+from rqmail.overview import Overview
+from rqmail.queues import MailQueues
+from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.limits import RateLimits
+from rqmail.recovery import Recovery
+from rqmail.retention import Retention
+from rqmail.senders import Senders
+from rqmail.service import MailProviderService
+from rqmail.settings import Settings, load_settings
+from rqmail.shared_tokens import RedisTokenStore
+from rqmail.vault import SecretBox
+
+#: A job begins sends for this long; with the wait for the last ones it is over within about as much again.
+JOB_SECONDS = 10.0
+
+#: Jobs are cut so that one keeps its lanes busy for a few seconds, and several workers share a tick's claims.
+_MESSAGES_PER_LANE = 8
+
+#: Ids in the queues at most: enough to keep any number of workers busy until the next ticks, few enough to lose.
+_QUEUED_AT_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Application:
+    """Everything, wired: what the doors (CLI, jobs, web) call."""
+
+    settings: Settings
+    clock: Clock
+    redis: Redis
+    limiter: MailRateLimiter
+    queues: MailQueues
+    box: SecretBox
+    senders: Senders
+    service: MailProviderService
+    dispatcher: Dispatcher
+    lanes: Lanes
+    recovery: Recovery
+    retention: Retention
+    metrics: Metrics
+    intake: Intake
+    administration: Administration
+    overview: Overview
+
+    def send(self, ids: Sequence[str]) -> LanesReport:
+        """Send one job's messages, and add what was counted meanwhile to the shared totals."""
+        try:
+            return self.lanes.send(ids)
+        finally:
+            self.metrics.flush()
+
+
+def build(settings: Settings | None = None, clock: Clock = utc_now) -> Application:
+    """Wire an application; connects to nothing yet, but points the models at the settings' database."""
+    settings = settings or load_settings()
+    logs.configure(settings.log_format)
+    connect(settings.database_url)
+
+    redis = _redis(settings.redis_url)
+    defaults = RateLimits(settings.rate_per_minute, settings.rate_recipients_per_day, settings.rate_in_flight)
+    limiter = _limiter_for_tests or MailRateLimiter.from_url(
+        settings.redis_url,
+        window=settings.rate_window,
+        clock=None if clock is utc_now else clock,
+        history=lambda key, since_ms, _now_ms: sends_since(key, from_epoch_ms(since_ms)),
+    )
+    metrics = Metrics(redis)
+    job_timeout = JOB_SECONDS + 2 * settings.send_timeout_seconds + 30
+    queues = MailQueues(redis, clock, poll_seconds=settings.poll_seconds, job_timeout_seconds=round(job_timeout))
+    box = SecretBox(settings.secret_key.get_secret_value() if settings.secret_key else None)
+    factory = MailerFactory(
+        settings,
+        limiter,
+        token_store=RedisTokenStore(redis, box) if box.usable else None,
+        clock=clock,
+        busy_wait_seconds=5.0,
+    )
+    senders = Senders(factory, box, defaults)
+    service = MailProviderService(senders, limiter, clock, metrics, max_attempts=settings.max_attempts)
+    return Application(
+        settings=settings,
+        clock=clock,
+        redis=redis,
+        limiter=limiter,
+        queues=queues,
+        box=box,
+        senders=senders,
+        service=service,
+        dispatcher=Dispatcher(
+            senders,
+            limiter,
+            queues,
+            clock,
+            reserve_for_high=settings.reserve_for_high,
+            job_size=settings.send_lanes * _MESSAGES_PER_LANE,
+            queued_at_most=_QUEUED_AT_MOST,
+        ),
+        lanes=Lanes(
+            service,
+            senders,
+            clock,
+            width=settings.send_lanes,
+            # Waiting for a place in flight, one fresh token, one send, and what a busy machine adds.
+            lease=timedelta(seconds=3 * settings.send_timeout_seconds + 30),
+            start_within_seconds=JOB_SECONDS,
+        ),
+        recovery=Recovery(
+            senders,
+            queues,
+            clock,
+            unknown_policy=settings.unknown_policy,
+            grace=timedelta(seconds=settings.unknown_grace_seconds),
+        ),
+        retention=Retention(clock),
+        metrics=metrics,
+        intake=Intake(clock, queues.nudge),
+        administration=Administration(clock, box, limiter),
+        overview=Overview(limiter, queues, clock, defaults),
+    )
+
+
+_process: tuple[int, Application] | None = None
+_limiter_for_tests: MailRateLimiter | None = None
+
+
+def application() -> Application:
+    """Answer this process's application, built from the environment at first use (and anew after a fork)."""
+    global _process  # noqa: PLW0603 - one application a process
+    if _process is None or _process[0] != os.getpid():
+        _process = (os.getpid(), build())
+    return _process[1]
+
+
+def get_mail_rate_limiter() -> MailRateLimiter:
+    """Answer the limiter this process shares."""
+    return application().limiter
+
+
+def set_mail_rate_limiter_for_tests(limiter: MailRateLimiter | None) -> None:
+    """Make applications built from now on use ``limiter``; ``None`` ends that."""
+    global _limiter_for_tests, _process  # noqa: PLW0603 - a seam for tests
+    _limiter_for_tests = limiter
+    _process = None
+
+
+def _redis(url: str) -> Redis:
+    """Make the client for queues, tokens and metrics: patient with a restart, never for ever."""
+    make = partial(Redis.from_url, url, socket_connect_timeout=2, socket_timeout=5, health_check_interval=30)
+    client: Redis = make(retry=Retry(ExponentialBackoff(cap=1, base=0.05), 3))
+    return client

@@ -1,0 +1,83 @@
+"""What happened, counted over all processes: kept in memory while a job runs, then added up in Redis."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter as Tally
+from dataclasses import dataclass
+
+from redis import Redis, RedisError
+
+#: One hash: ``event|label`` counts, ``event|label|le=S`` is a bucket of its histogram, ``event|label|sum`` seconds.
+KEY = "rqmail:metrics"
+
+#: Upper bounds of the latency buckets, in seconds.
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One counted thing: how often, and for timed ones the seconds in total and the buckets (cumulative)."""
+
+    event: str
+    label: str
+    count: int
+    seconds: float = 0.0
+    buckets: tuple[int, ...] = ()
+
+
+class Metrics:
+    """Counts events by label; counting is cheap and thread-safe, and losing Redis loses numbers, never mail."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._lock = threading.Lock()
+        self._counts: Tally[str] = Tally()
+        self._seconds: Tally[str] = Tally()
+
+    def count(self, event: str, label: str, seconds: float | None = None) -> None:
+        """Count one ``event`` under ``label``; with ``seconds`` also in its latency histogram."""
+        name = f"{event}|{label}"
+        with self._lock:
+            self._counts[name] += 1
+            if seconds is not None:
+                self._seconds[f"{name}|sum"] += seconds  # type: ignore[assignment]  # a tally of floats
+                bucket = next(bound for bound in BUCKETS if seconds <= bound)
+                self._counts[f"{name}|le={bound_text(bucket)}"] += 1
+
+    def flush(self) -> None:
+        """Add what was counted to the shared totals, in one round trip."""
+        with self._lock:
+            counts, self._counts = self._counts, Tally()
+            seconds, self._seconds = self._seconds, Tally()
+        if not counts:
+            return
+        pipe = self._redis.pipeline(transaction=False)
+        for name, number in counts.items():
+            pipe.hincrby(KEY, name, number)
+        for name, number in seconds.items():
+            pipe.hincrbyfloat(KEY, name, float(number))
+        try:
+            pipe.execute()
+        except RedisError:
+            return
+
+    def samples(self) -> list[Sample]:
+        """Read the shared totals, sorted by event and label."""
+        raw = {key.decode(): value for key, value in self._redis.hgetall(KEY).items()}  # type: ignore[union-attr]
+        found = []
+        for name in sorted(field for field in raw if field.count("|") == 1):
+            event, label = name.split("|")
+            running, buckets = 0, []
+            for bound in BUCKETS:
+                running += int(raw.get(f"{name}|le={bound_text(bound)}", 0))
+                buckets.append(running)
+            timed = f"{name}|sum" in raw
+            seconds = float(raw.get(f"{name}|sum", 0))
+            found.append(Sample(event, label, int(raw[name]), seconds, tuple(buckets) if timed else ()))
+        return found
+
+
+def bound_text(bound: float) -> str:
+    """Write a bucket's bound as Prometheus does."""
+    return "+Inf" if bound == float("inf") else f"{bound:g}"

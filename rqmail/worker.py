@@ -1,0 +1,83 @@
+"""Our own worker process: RQ's, without a fork per job, and patient with an absent Redis."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from types import FrameType
+
+import structlog
+from redis import Redis
+from redis.exceptions import RedisError
+from rq import Queue, SimpleWorker
+from rq.exceptions import StopRequested
+from rq.serializers import JSONSerializer
+
+from rqmail.bootstrap import Application
+from rqmail.queues import WORKER_QUEUES, MailJob
+
+log = structlog.get_logger()
+
+#: How long to wait before asking an absent Redis again.
+_ASK_AGAIN_SECONDS = 1.0
+
+
+class MailWorker(SimpleWorker):
+    """An RQ worker that keeps its connections and tokens warm from job to job.
+
+    On SIGTERM or SIGINT it finishes what is in flight, puts the rest of its job back and ends.
+    """
+
+    application: Application
+
+    def request_stop(self, signum: int, frame: FrameType | None) -> None:
+        """Begin nothing new; RQ then ends after the present job."""
+        self.application.lanes.stop()
+        super().request_stop(signum, frame)  # type: ignore[no-untyped-call]
+
+    def request_force_stop(self, signum: int, frame: FrameType | None) -> None:
+        """Ignore a second signal: what is in flight ends within its timeout, and killing it would lose its outcome."""
+
+
+def run(application: Application, *, burst: bool = False, queues: Sequence[str] = WORKER_QUEUES) -> int:
+    """Work until told to stop (or, with ``burst``, until the queues are empty); answer the exit code.
+
+    Waits for Redis at start and after an outage instead of ending.
+    """
+    # RQ stretches its connection's timeouts to wait for work: it gets one of its own.
+    redis: Redis = Redis.from_url(application.settings.redis_url, socket_connect_timeout=2)
+    stopping = application.lanes.stopping
+    warned = False
+    while not stopping.is_set():
+        _stop_on_signals(application)
+        try:
+            redis.ping()
+            warned = False
+            worker = MailWorker(
+                [Queue(name, connection=redis, job_class=MailJob, serializer=JSONSerializer) for name in queues],
+                connection=redis,
+                job_class=MailJob,
+                serializer=JSONSerializer,
+            )
+            worker.application = application
+            worker.work(burst=burst, logging_level="WARNING")
+            if burst:
+                return 0
+        except StopRequested:
+            break
+        except RedisError as error:
+            if not warned:
+                log.warning("mail.worker.waitingForRedis", err=type(error).__name__)
+                warned = True
+            stopping.wait(_ASK_AGAIN_SECONDS)
+    return 0
+
+
+def _stop_on_signals(application: Application) -> None:
+    """End cleanly on SIGTERM and SIGINT also while no RQ worker is running."""
+
+    def stop(_signum: int, _frame: FrameType | None) -> None:
+        application.lanes.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)

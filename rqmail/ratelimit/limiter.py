@@ -233,7 +233,7 @@ class MailRateLimiter:
     def reset(self, mailbox_key: str) -> bool:
         """Forget what was counted for the mailbox, neither its pause nor what is in flight; false when Redis failed."""
         mailbox_key = key_of(mailbox_key)
-        arguments = (int(self._window == "rolling"), *self._now())
+        arguments: tuple[scripts.Argument, ...] = (int(self._window == "rolling"), *self._now())
         return self._or_open(
             lambda: bool(scripts.run(self._redis, scripts.RESET, 1, _STATE + mailbox_key, *arguments)),
             False,

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
+from rqmail.ratelimit.spread import compute_spread_ms
+
+
+def test_the_defaults_stay_below_what_exchange_allows():
+    assert RateLimits() == RateLimits(per_minute=25, recipients_per_day=9000, in_flight=3)
+
+
+def test_limits_are_a_value_that_cannot_change():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        RateLimits().per_minute = 30  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "per_day", "expected"),
+    [
+        (None, None, RateLimits(25, 9000)),
+        (0, -1, RateLimits(25, 9000)),
+        (10, None, RateLimits(10, 9000)),
+        (None, 500, RateLimits(25, 500)),
+        (1, 1, RateLimits(1, 1)),
+    ],
+)
+def test_a_limit_that_is_empty_or_not_positive_falls_back_to_the_default(per_minute, per_day, expected):
+    assert resolve_limits(per_minute, per_day) == expected
+
+
+def test_the_defaults_may_be_those_of_the_settings():
+    own = RateLimits(5, 50, 2)
+    assert resolve_limits(None, 60, defaults=own) == RateLimits(5, 60, 2)
+
+
+@pytest.mark.parametrize("address", ["Info@Example.org", " info@example.org ", "INFO@EXAMPLE.ORG\n"])
+def test_a_mailbox_has_one_key_however_its_address_is_written(address):
+    assert mailbox_key(address) == "info@example.org"
+
+
+@pytest.mark.parametrize(
+    ("message_id", "fnv1a"),
+    [("", 0x811C9DC5), ("a", 0xE40C292C), ("foobar", 0xBF9CF968)],
+)
+def test_the_spread_is_fnv1a_of_the_id_within_thirty_seconds(message_id, fnv1a):
+    assert compute_spread_ms(message_id) == fnv1a % 30_000
+
+
+def test_the_spread_counts_bytes_of_utf8():
+    assert compute_spread_ms("é") == compute_spread_ms(b"\xc3\xa9".decode())
+    assert 0 <= compute_spread_ms("é" * 100) < 30_000
+
+
+def test_two_hundred_messages_do_not_come_back_in_one_instant():
+    assert len({compute_spread_ms(f"message-{n}") for n in range(200)}) > 190

@@ -96,4 +96,4 @@ def _plain_domain(domain: str) -> str | None:
         checked = validate_email(f"a@{domain}", check_deliverability=False, test_environment=True)
     except EmailNotValidError:
         return None
-    return None if checked.domain_address else checked.domain
+    return checked.domain

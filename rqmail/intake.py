@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
+import structlog
+
 from rqmail.addresses import parse_addresses
 from rqmail.clock import Clock
 from rqmail.errors import InvalidInputError
 from rqmail.models.base import borrowed, transaction
 from rqmail.models.mailbox import SystemMailbox, TenantMailSetting
 from rqmail.models.message import Message, NewMessage, NewRecipient, Priority, RecipientKind
+
+log = structlog.get_logger()
 
 #: Exchange refuses a message to more than this by default, after it has said 202.
 MAX_RECIPIENTS = 500
@@ -50,8 +54,7 @@ class Draft:
 class Intake:
     """Takes messages in: checks them, stores them, and asks for a dispatch at once when one of them is urgent.
 
-    ``nudge`` asks for a tick without waiting for the next poll; the message is safe before it is called, so it may fail
-    quietly but must not raise.
+    ``nudge`` asks for a tick without waiting for the next poll; the message is safe before it is called.
     """
 
     def __init__(self, clock: Clock, nudge: Callable[[], object]) -> None:
@@ -84,7 +87,13 @@ class Intake:
                 urgent = urgent or any(_is_urgent(message, now) for message in batch)
                 on_stored(len(batch))
         if urgent:
+            self._ask_for_a_tick()
+
+    def _ask_for_a_tick(self) -> None:
+        try:
             self._nudge()
+        except Exception as error:  # noqa: BLE001 - the message is stored: whatever fails here, the next poll finds it
+            log.warning("intake.nudgeFailed", err=type(error).__name__)
 
 
 def check(draft: Draft) -> NewMessage:

@@ -1,0 +1,180 @@
+"""Messages as people look at them, and what people may do to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from rqmail.errors import ConflictError, NotFoundError
+from rqmail.jsonable import camel
+from rqmail.models import listing
+from rqmail.models.base import borrowed
+from rqmail.models.contents import load_contents
+from rqmail.models.listing import Filter
+from rqmail.models.message import Message, MessageStatus, Priority
+
+__all__ = ["Filter"]
+
+#: Messages an action on a filter moves in one statement.
+_AT_ONCE = 500
+
+
+class Decision(StrEnum):
+    """What a person says about a message of which it is unknown whether it was sent."""
+
+    SENT = "sent"
+    RESEND = "resend"
+    DISCARD = "discard"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLine:
+    """One message in a list."""
+
+    id: str
+    sender: str
+    status: MessageStatus
+    priority: Priority
+    subject: str
+    recipient_count: int
+    created_on: datetime
+    requested_on: datetime
+    scheduled_on: datetime
+    expires_on: datetime | None
+    attempted_on: datetime | None
+    sent_on: datetime | None
+    attempts: int
+    deferrals: int
+    waiting_for: str | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientView:
+    """One recipient: ``kind`` is ``to``, ``cc`` or ``bcc``."""
+
+    kind: str
+    address: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView(MessageLine):
+    """One message in full; ``history`` tells every attempt, oldest first."""
+
+    mailbox_key: str | None
+    recipients: tuple[RecipientView, ...]
+    text: str | None
+    html: str | None
+    history: tuple[dict[str, Any], ...]
+
+
+def show(message_id: str) -> MessageView:
+    """Answer one message in full."""
+    row = _row(message_id)
+    contents = load_contents([message_id])[message_id]
+    return MessageView(
+        **_line_fields(row),
+        mailbox_key=row.mailbox_key,
+        recipients=tuple(RecipientView(to.kind.value, to.address, to.name) for to in contents.recipients),
+        text=contents.text,
+        html=contents.html,
+        history=tuple({camel(name): value for name, value in entry.items()} for entry in row.history),
+    )
+
+
+def find(wanted: Filter, *, limit: int = 50, after: str | None = None) -> list[MessageLine]:
+    """List matching messages, newest first; ``after`` is the id of the last one already seen."""
+    return [MessageLine(**_line_fields(row)) for row in listing.find(wanted, limit=limit, after=after)]
+
+
+def cancel(message_id: str) -> MessageView:
+    """Cancel a message that has not begun; raises ``ConflictError`` when it has."""
+    return _moved(message_id, Message.cancel([message_id]), "cancelled")
+
+
+def requeue(message_id: str, now: datetime) -> MessageView:
+    """Send again a message that ended in ERROR, CANCELLED or EXPIRED; raises ``ConflictError`` for any other."""
+    return _moved(message_id, Message.requeue([message_id], now), "sent again")
+
+
+def send_now(message_id: str, now: datetime) -> MessageView:
+    """Make a waiting message due at once; the budget still holds. ``ConflictError`` when it does not wait."""
+    return _moved(message_id, Message.bring_forward([message_id], now), "brought forward")
+
+
+def resolve(message_id: str, decision: Decision, now: datetime) -> MessageView:
+    """Decide about an UNKNOWN message: it was sent, it is to be sent again, or it is discarded."""
+    row = _row(message_id)
+    unknown = row.status == MessageStatus.UNKNOWN.value
+    if decision is Decision.SENT:
+        done = unknown and row.confirm_sent(now, "A person confirmed that it was sent.")
+    elif decision is Decision.RESEND:
+        done = unknown and row.send_again(now, "A person had it sent again.")
+    else:
+        done = unknown and bool(Message.cancel([message_id]))
+    return _moved(message_id, [message_id] if done else [], "resolved")
+
+
+def cancel_all(wanted: Filter) -> int:
+    """Cancel everything that matches and has not begun; answer how many messages that were."""
+    return _in_parts(wanted, (MessageStatus.SCHEDULED, MessageStatus.QUEUED), Message.cancel)
+
+
+def requeue_all(wanted: Filter, now: datetime) -> int:
+    """Send again everything that matches and ended in ERROR, CANCELLED or EXPIRED; answer how many that were."""
+    ended = (MessageStatus.ERROR, MessageStatus.CANCELLED, MessageStatus.EXPIRED)
+    return _in_parts(wanted, ended, lambda ids: Message.requeue(ids, now))
+
+
+def _in_parts(wanted: Filter, states: Sequence[MessageStatus], act: Callable[[Sequence[str]], Sequence[str]]) -> int:
+    """Act on a filter part by part; what was acted on leaves its state, so the next part finds the rest."""
+    total = 0
+    for status in states:
+        if wanted.status not in {None, status}:
+            continue
+        part = Filter(status, wanted.sender, wanted.recipient, wanted.subject)
+        while ids := listing.find_ids(part, limit=_AT_ONCE):
+            moved = act(ids)
+            total += len(moved)
+            if not moved:
+                break
+    return total
+
+
+def _row(message_id: str) -> Message:
+    with borrowed():
+        row = Message.get_or_none(Message.id == message_id)
+    if row is None:
+        raise NotFoundError("message", message_id)
+    return row
+
+
+def _moved(message_id: str, moved: Sequence[str], what: str) -> MessageView:
+    if not moved:
+        raise ConflictError(f"message {message_id} is {_row(message_id).status} and cannot be {what}")
+    return show(message_id)
+
+
+def _line_fields(row: Message) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "sender": row.sender,
+        "status": MessageStatus(row.status),
+        "priority": Priority(row.priority),
+        "subject": row.subject,
+        "recipient_count": row.recipient_count,
+        "created_on": row.created_on,
+        "requested_on": row.requested_on,
+        "scheduled_on": row.scheduled_on,
+        "expires_on": row.expires_on,
+        "attempted_on": row.attempted_on,
+        "sent_on": row.sent_on,
+        "attempts": row.attempts,
+        "deferrals": row.deferrals,
+        "waiting_for": row.waiting_for,
+        "last_error": row.last_error,
+    }

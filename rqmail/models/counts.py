@@ -1,0 +1,91 @@
+"""How much mail there is, and where it stands: what the overview shows. Reads only."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rqmail.models.base import borrowed, db, to_column
+from rqmail.models.message import MessageStatus
+
+_WAITING = ("SCHEDULED", "QUEUED", "SENDING")
+
+
+@dataclass(slots=True)
+class SenderCounts:
+    """One sender's messages at one moment.
+
+    ``backlog`` is what was wanted by now and is not finished, ``backlog_recipients`` its recipients; ``later`` is what
+    is not wanted yet. ``due`` of the backlog may be claimed now, ``put_off`` was moved to a later moment after a denial
+    or a failure, ``reasons`` says why, as far as something did hold it up.
+    """
+
+    by_status: dict[str, int] = field(default_factory=dict)
+    backlog: int = 0
+    backlog_recipients: int = 0
+    due: int = 0
+    put_off: int = 0
+    later: int = 0
+    oldest: datetime | None = None
+    next_on: datetime | None = None
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+def by_sender(now: datetime) -> dict[str, SenderCounts]:
+    """Count every sender's messages; one pass over the table for all of them."""
+    counted = f"""
+        SELECT sender, status, COUNT(*),
+               SUM(CASE WHEN requested_on <= {db.param} THEN 1 ELSE 0 END),
+               SUM(CASE WHEN requested_on <= {db.param} THEN recipient_count ELSE 0 END),
+               SUM(CASE WHEN scheduled_on <= {db.param} THEN 1 ELSE 0 END),
+               MIN(requested_on), MIN(scheduled_on)
+        FROM message GROUP BY sender, status
+    """  # noqa: S608 - only placeholders are put in
+    reasons = """
+        SELECT sender, waiting_for, COUNT(*) FROM message
+        WHERE status = 'SCHEDULED' AND waiting_for IS NOT NULL GROUP BY sender, waiting_for
+    """
+    found: defaultdict[str, SenderCounts] = defaultdict(SenderCounts)
+    with borrowed():
+        rows = db.execute_sql(counted, [to_column(now)] * 3).fetchall()
+        held_up = db.execute_sql(reasons).fetchall()
+    for sender, status, total, wanted, recipients, due, oldest, next_on in rows:
+        counts = found[sender]
+        counts.by_status[status] = int(total)
+        if status not in _WAITING:
+            continue
+        counts.backlog += int(wanted)
+        counts.backlog_recipients += int(recipients)
+        counts.later += int(total) - int(wanted)
+        if int(wanted):
+            counts.oldest = _earlier(counts.oldest, _moment(oldest))
+        if status == MessageStatus.SCHEDULED.value:
+            counts.due = int(due)
+            counts.put_off = max(0, int(wanted) - int(due))
+            counts.next_on = _moment(next_on)
+    for sender, reason, total in held_up:
+        found[sender].reasons[reason] = int(total)
+    return dict(found)
+
+
+def open_messages(sender: str) -> int:
+    """Count a sender's messages that wait, are being sent, or need a decision."""
+    sql = (
+        "SELECT COUNT(*) FROM message"  # noqa: S608 - only placeholders are put in
+        f" WHERE sender = {db.param} AND status IN ('SCHEDULED', 'QUEUED', 'SENDING', 'UNKNOWN')"
+    )
+    with borrowed():
+        return int(db.execute_sql(sql, (sender,)).fetchone()[0])
+
+
+def _moment(value: datetime | str | None) -> datetime | None:
+    if value is None:
+        return None
+    return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+
+
+def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other)

@@ -206,7 +206,8 @@ class Message(BaseModel):
         """Move due messages of one sender and priority to QUEUED, oldest first, and answer them.
 
         At most ``calls`` messages, and (unless ``None``) at most ``recipients`` recipients together: the first that
-        does not fit ends the claim, so that a large message is not overtaken for ever by small ones.
+        does not fit ends the claim, so that a large message is not overtaken for ever by small ones. A message of more
+        recipients than ``never_more_than`` takes none of that room: it can never pass, and is claimed so that it fails.
         """
         select = (
             "SELECT id, recipient_count FROM message"  # noqa: S608 - only placeholders are put in
@@ -257,7 +258,7 @@ class Message(BaseModel):
 
     def mark_sent(self, now: datetime, attempt: Attempt) -> bool:
         """The provider accepted it: wherever the message is by now, it is SENT, unless a newer send has begun."""
-        return self._settle(_S.SENT, attempt, counts=True, sent_on=now, last_error=None, waiting_for=None)
+        return self._settle(_S.SENT, attempt, counts=True, sent_on=now, job_id=None, last_error=None, waiting_for=None)
 
     def mark_unknown(self, attempt: Attempt, *, look_at: datetime, error: str) -> bool:
         """The provider may have accepted it; recovery looks for it from ``look_at`` on."""
@@ -320,7 +321,9 @@ class Message(BaseModel):
     @classmethod
     def leave_queued(cls, ids: Iterable[str], until: datetime) -> None:
         """Leave QUEUED messages to their job until then: it is alive."""
-        cls.update(lease_until=until).where(cls.id.in_(list(ids)), cls.status == _S.QUEUED.value).execute()
+        statement = cls.update(lease_until=until).where(cls.id.in_(list(ids)), cls.now_in(_S.QUEUED))
+        with borrowed():
+            statement.execute()
 
     @classmethod
     def give_up_expired(cls, now: datetime) -> list[str]:
@@ -423,13 +426,15 @@ class Message(BaseModel):
     @classmethod
     def count_final(cls, before: datetime) -> int:
         """Count the messages in a final state that were submitted and last due before then."""
-        return int(cls.select().where(cls._final_before(before)).count())
+        with borrowed():
+            return int(cls.select().where(cls._final_before(before)).count())
 
     @classmethod
     def delete_final(cls, before: datetime, *, limit: int) -> int:
         """Delete at most ``limit`` of them, with their content and recipients."""
         old = cls.select(cls.id).where(cls._final_before(before)).limit(limit)
-        return int(cls.delete().where(cls.id.in_(old)).execute())
+        with borrowed():
+            return int(cls.delete().where(cls.id.in_(old)).execute())
 
     # --- the one door --------------------------------------------------------------------------------------------
 

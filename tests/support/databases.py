@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,10 +25,21 @@ class BoundDatabase:
     url: str
 
 
+class _Strict:
+    """A pool from which only the test's own thread gets a connection without asking for one."""
+
+    autoconnect = property(lambda self: threading.current_thread() is threading.main_thread(), lambda self, value: None)
+
+
 @contextmanager
 def bound(kind: str, url: str) -> Iterator[BoundDatabase]:
-    """Bind the models to ``url``, and close every connection afterwards."""
-    pool = connect(url)
+    """Bind the models to ``url``, and close every connection afterwards.
+
+    A test may query at will: its own thread keeps the connection it made that way, on SQLite beside the one the product
+    makes do with. In any other thread a query must be inside ``borrowed()``: there it would take a connection for good.
+    """
+    pool = connect(url, max_connections=2 if kind == "sqlite" else None)
+    pool.__class__ = type("Strict" + type(pool).__name__, (_Strict, type(pool)), {})
     try:
         yield BoundDatabase(kind, url)
     finally:

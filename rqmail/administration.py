@@ -320,7 +320,7 @@ def _tenant_view(row: TenantMailSetting) -> TenantView:
 def _refuse_while_open(sender: str) -> None:
     waiting = counts.open_messages(sender)
     if waiting:
-        raise ConflictError(f"{sender} has {waiting} messages that wait, are being sent or need a decision")
+        raise ConflictError(f"{sender} has mail that waits, is being sent or needs a decision: {waiting} in all")
 
 
 # --- what a value may be -------------------------------------------------------------------------------------------

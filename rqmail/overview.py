@@ -356,7 +356,7 @@ def _explanation(
     """Say what the sender's mail waits for, the most stubborn obstacle first."""
     if not counted.backlog:
         if counted.later and counted.next_on is not None:
-            return f"Nothing is due. The next of {counted.later} messages goes out {_when(counted.next_on, now)}."
+            return f"Nothing is due. The next of {counted.later:,} goes out {_when(counted.next_on, now)}."
         return "Nothing is waiting."
     many = _messages(counted.backlog)
     if machinery.redis != "ok":
@@ -392,8 +392,11 @@ def _stopped(machinery: _Machinery, oldest: datetime | None, now: datetime) -> l
         return []
     reasons = []
     if machinery.last_tick_on is None or now - machinery.last_tick_on > PATIENCE:
-        when = "was never" if machinery.last_tick_on is None else f"was last {_ago(now - machinery.last_tick_on)} ago"
-        reasons.append(f"there {when} a dispatch; is `rqmail scheduler` running?")
+        if machinery.last_tick_on is None:
+            last = "no dispatch has run today"
+        else:
+            last = f"the last dispatch was {_ago(now - machinery.last_tick_on)} ago"
+        reasons.append(f"{last}; is `rqmail scheduler` running?")
     if not any({MAIL, MAIL_HIGH} & set(worker.queues) for worker in machinery.workers):
         reasons.append("no worker listens for mail; start `rqmail worker`.")
     return reasons

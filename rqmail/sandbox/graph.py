@@ -206,17 +206,22 @@ class GraphMail:
         wish = {name.lower(): value for name, value in call.json().items()}
         item = read_typed("attachmentItem", wish.get("attachmentitem"))
         expires = self._state.now() + _UPLOAD_LIFETIME
-        session = UploadSession.open(stored, item, expires.timestamp())
+        session = UploadSession.open(stored, item, expires)
         self._state.uploads[session.token] = session
         return json_answer(
             {
                 "@odata.context": f"{_CONTEXT}microsoft.graph.uploadSession",
-                "uploadUrl": f"{self._state.origin}/upload/{session.token}",
+                "uploadUrl": f"{self._upload_origin}/upload/{session.token}",
                 "expirationDateTime": graph_time(expires),
                 "nextExpectedRanges": session.next_expected_ranges,
             },
             201,
         )
+
+    @property
+    def _upload_origin(self) -> str:
+        """Another host than Graph's, as with Microsoft: a client that knows where its token belongs sends none here."""
+        return self._state.origin.replace("//localhost:", "//127.0.0.1:")
 
     async def put_range(self, request: web.Request) -> web.Response:
         """``PUT`` one range to an upload URL."""
@@ -225,7 +230,7 @@ class GraphMail:
             session = self._session(request)
             chunk = await read_body(request, self._state.limits.request_bytes)
             if not session.put(request.headers.get("Content-Range", ""), chunk):
-                return ids.stamp(json_answer({"nextExpectedRanges": session.next_expected_ranges}))
+                return ids.stamp(json_answer(session.as_json()))
             attachment = session.attach()
             del self._state.uploads[session.token]
             answer = empty_answer(201)
@@ -238,7 +243,7 @@ class GraphMail:
         """``GET`` an upload URL: where it stands."""
         ids = CallIds(request)
         try:
-            return ids.stamp(json_answer({"nextExpectedRanges": self._session(request).next_expected_ranges}))
+            return ids.stamp(json_answer(self._session(request).as_json()))
         except GraphRefusal as refusal:
             return self._refuse(refusal, ids)
 
@@ -259,7 +264,7 @@ class GraphMail:
         if "Authorization" in request.headers:
             raise GraphRefusal(401, "InvalidAuthorization", "An upload URL takes no Authorization header.")
         session = self._state.uploads.get(request.match_info["token"])
-        if session is None or session.expires <= self._state.now().timestamp():
+        if session is None or session.expires <= self._state.now():
             raise GraphRefusal(404, "ErrorItemNotFound", "The upload session was not found or has expired.")
         return session
 

@@ -26,6 +26,7 @@ from rqmail.sandbox.state import SandboxState
 _BACKLOG = 1024
 _KEEP_ALIVE_SECONDS = 120.0
 _LOOPBACK = ("127.0.0.1", "localhost")
+_EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - a comparison
 
 
 class Sandbox:
@@ -166,7 +167,8 @@ class Sandbox:
                 if problem.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     first.close()
                     raise
-        self._state.origin = f"https://localhost:{port}"
+        name = "localhost" if self._host in (*_LOOPBACK, *_EVERYWHERE) else self._host
+        self._state.origin = f"https://{name}:{port}"
         return sockets
 
     def _temporary_name(self) -> str:

@@ -6,9 +6,10 @@ import base64
 import re
 import secrets
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from rqmail.sandbox.answers import GraphRefusal
+from rqmail.sandbox.answers import GraphRefusal, graph_time
 from rqmail.sandbox.mailbox import StoredMessage
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
@@ -21,12 +22,12 @@ class UploadSession:
 
     message: StoredMessage
     item: dict[str, Any]
-    expires: float
+    expires: datetime
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     content: bytearray = field(default_factory=bytearray)
 
     @classmethod
-    def open(cls, message: StoredMessage, item: dict[str, Any], expires: float) -> UploadSession:
+    def open(cls, message: StoredMessage, item: dict[str, Any], expires: datetime) -> UploadSession:
         """Start an upload of the file that ``item`` describes."""
         if item.get("attachmentType") != "file" or not item.get("name"):
             raise GraphRefusal(400, "ErrorInvalidRequest", "attachmentType must be 'file' and name must not be empty.")
@@ -49,8 +50,12 @@ class UploadSession:
 
     @property
     def next_expected_ranges(self) -> list[str]:
-        """Where the next range has to begin."""
-        return [f"{len(self.content)}-"]
+        """Where the next range has to begin; Exchange writes the dash at the start only."""
+        return [str(len(self.content)) if self.content else "0-"]
+
+    def as_json(self) -> dict[str, Any]:
+        """Answer how far the upload is, spelled as Exchange spells it."""
+        return {"ExpirationDateTime": graph_time(self.expires), "nextExpectedRanges": self.next_expected_ranges}
 
     def attach(self) -> dict[str, Any]:
         """Put the complete file on the draft and answer the attachment; inline images are not possible this way."""

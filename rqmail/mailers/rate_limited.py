@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import assert_never
 
 from rqmail.errors import (
     MailboxBusyError,
@@ -71,26 +72,28 @@ class RateLimitedGraphMailer:
         return receipt
 
     def _reserve(self, recipient_count: int) -> Reservation:
-        if recipient_count > self._limits.recipients_per_day:
-            raise MailRejectedError(
-                f"The mail has {recipient_count:,} recipients; {self._mailbox_key} may address "
-                f"{self._limits.recipients_per_day:,} in a whole day, so it can never be sent as one mail"
-            )
         waited, wait = 0.0, _FIRST_WAIT_SECONDS
         while True:
             answer = self._limiter.check_and_reserve(self._mailbox_key, recipient_count, self._limits)
             if not isinstance(answer, Denial):
                 return answer
-            if answer.reason == "in_flight" and waited < self._busy_wait_seconds:
-                wait = min(wait, self._busy_wait_seconds - waited)
-                self._sleep(wait)
-                waited, wait = waited + wait, min(wait * 2, _LONGEST_WAIT_SECONDS)
-                continue
-            raise self._refusal(answer)
+            if answer.reason != "in_flight" or waited >= self._busy_wait_seconds:
+                raise self._refusal(answer, recipient_count)
+            wait = min(wait, self._busy_wait_seconds - waited)
+            self._sleep(wait)
+            waited, wait = waited + wait, min(wait * 2, _LONGEST_WAIT_SECONDS)
 
-    def _refusal(self, denial: Denial) -> MailRateLimitExceededError | MailboxPausedError | MailboxBusyError:
-        if denial.reason == "in_flight":
-            return MailboxBusyError(self._mailbox_key, denial.retry_after_ms)
-        if denial.reason == "paused":
-            return MailboxPausedError(self._mailbox_key, denial.reason, denial.retry_after_ms)
-        return MailRateLimitExceededError(self._mailbox_key, denial.reason, denial.retry_after_ms)
+    def _refusal(self, denial: Denial, recipient_count: int) -> MailError:
+        if denial.never:
+            return MailRejectedError(
+                f"The mail has {recipient_count:,} recipients; {self._mailbox_key} may address "
+                f"{self._limits.recipients_per_day:,} in a whole day, so it can never be sent as one mail"
+            )
+        match denial.reason:
+            case "minute" | "day":
+                return MailRateLimitExceededError(self._mailbox_key, denial.reason, denial.retry_after_ms)
+            case "paused":
+                return MailboxPausedError(self._mailbox_key, denial.pause_reason or "paused", denial.retry_after_ms)
+            case "in_flight":
+                return MailboxBusyError(self._mailbox_key, denial.retry_after_ms)
+        assert_never(denial.reason)

@@ -8,7 +8,7 @@ import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -65,7 +65,7 @@ def serving(script: Script, authority: trustme.CA | None = None) -> Iterator[str
             lines += [f"{name}: {value}" for name, value in headers.items()]
             self.wfile.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + content)
 
-        do_GET = do_POST = answer  # noqa: N815
+        do_GET = do_POST = answer
 
         def log_message(self, *_):
             pass
@@ -109,11 +109,8 @@ def behaving(behaviour: Callable[[socket.socket], None]) -> Iterator[str]:
             threading.Thread(target=run, args=(connection,), daemon=True).start()
 
     def run(connection):
-        with connection:
-            try:
-                behaviour(connection)
-            except OSError:
-                pass
+        with connection, suppress(OSError):
+            behaviour(connection)
 
     thread = threading.Thread(target=accept, daemon=True)
     thread.start()

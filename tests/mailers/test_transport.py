@@ -8,8 +8,8 @@ import ssl
 import threading
 
 import pytest
-from mailers.servers import Script, behaving, bundle_of, read_request, refused_url, reset, serving
 
+from mailers.servers import Script, behaving, bundle_of, read_request, refused_url, reset, serving
 from rqmail.errors import MailOutcomeUnknownError, MailTransientError
 from rqmail.mailers import pool
 from rqmail.mailers.graph import MicrosoftGraphMailer

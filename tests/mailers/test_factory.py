@@ -1,0 +1,226 @@
+"""Which mailer each sender gets, and when it gets a new one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from rqmail.errors import InvalidInputError, MailAuthError
+from rqmail.mailers.factory import MailerFactory, UnconfiguredMailer, graph_scope
+from rqmail.mailers.rate_limited import RateLimitedGraphMailer
+from rqmail.mailers.sendgrid import SendGridMailer
+from rqmail.ratelimit.limits import RateLimits
+from rqmail.settings import load_settings
+
+
+@dataclass(frozen=True)
+class Mailbox:
+    key: str = "noreply"
+    address: str = "noreply@contoso.example"
+    rate_limit_per_minute: int | None = None
+    rate_limit_recipients_per_day: int | None = None
+
+
+@dataclass(frozen=True)
+class Tenant:
+    key: str = "acme"
+    provider: str = "microsoft-graph"
+    address: str | None = "mail@acme.example"
+    graph_tenant_id: str | None = None
+    graph_client_id: str | None = None
+    graph_client_secret: str | None = None
+    sendgrid_api_key: str | None = None
+    sendgrid_from: str | None = None
+
+
+GRAPH = {"graph_tenant_id": "t", "graph_client_id": "c", "graph_client_secret": "own-secret"}
+SENDGRID = {"sendgrid_api_key": "SG.own-key", "sendgrid_from": "Contoso <noreply@contoso.example>"}
+NOTHING = dict.fromkeys([*GRAPH, *SENDGRID, "graph_certificate", "ca_bundle"], "")
+
+
+def factory_with(transport, **settings) -> MailerFactory:
+    return MailerFactory(load_settings(_env_file=None, **{**NOTHING, **settings}), limiter=None, transport=transport)
+
+
+@pytest.fixture
+def factory(transport):
+    return factory_with(transport, **GRAPH, **SENDGRID)
+
+
+def test_a_system_mailbox_always_sends_through_graph_within_budget(factory):
+    mailer = factory.get_mailer_for_system_mailbox(Mailbox(address=" NoReply@Contoso.Example "))
+
+    assert isinstance(mailer, RateLimitedGraphMailer)
+    assert mailer.mailbox_key == "noreply@contoso.example"
+
+
+@pytest.mark.parametrize(
+    ("provider", "expected"),
+    [("microsoft-graph", RateLimitedGraphMailer), ("sendgrid", SendGridMailer), ("default", SendGridMailer)],
+)
+def test_a_tenants_provider_decides_and_only_graph_is_limited(factory, provider, expected):
+    tenant = Tenant(provider=provider, sendgrid_api_key="SG.theirs", sendgrid_from="a@acme.example")
+
+    assert type(factory.get_mailer(tenant)) is expected
+
+
+def test_no_tenant_gets_the_default_mailer(factory):
+    assert factory.get_mailer() is factory.get_mailer(Tenant(provider="default"))
+
+
+def test_a_provider_nobody_knows_is_refused_by_name(factory):
+    with pytest.raises(InvalidInputError, match=r"'pigeon'.*'sendgrid'"):
+        factory.get_mailer(Tenant(provider="pigeon"))
+
+
+def test_a_mailer_is_kept_while_nothing_changes(factory):
+    assert factory.get_mailer_for_system_mailbox(Mailbox()) is factory.get_mailer_for_system_mailbox(Mailbox())
+    assert factory.get_mailer(Tenant()) is factory.get_mailer(Tenant())
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [{"address": "other@contoso.example"}, {"rate_limit_per_minute": 5}, {"rate_limit_recipients_per_day": 100}],
+    ids=str,
+)
+def test_every_edit_of_a_system_mailbox_brings_a_new_mailer(factory, edit):
+    before = factory.get_mailer_for_system_mailbox(Mailbox())
+
+    assert factory.get_mailer_for_system_mailbox(replace(Mailbox(), **edit)) is not before
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"address": "x@acme.example"},
+        {"graph_tenant_id": "t2"},
+        {"graph_client_id": "c2"},
+        {"graph_client_secret": "s2"},
+        {"sendgrid_api_key": "SG.2"},
+        {"sendgrid_from": "b@acme.example"},
+    ],
+    ids=lambda edit: next(iter(edit)),
+)
+@pytest.mark.parametrize("provider", ["microsoft-graph", "sendgrid"])
+def test_every_edit_of_a_tenant_brings_a_new_mailer(factory, provider, edit):
+    tenant = Tenant("acme", provider, "a@acme.example", "t1", "c1", "s1", "SG.1", "a@acme.example")
+    before = factory.get_mailer(tenant)
+
+    assert factory.get_mailer(replace(tenant, **edit)) is not before
+
+
+def test_the_number_of_kept_mailers_is_bounded(factory, monkeypatch):
+    monkeypatch.setattr(factory._mailers, "_most", 2)
+    first = factory.get_mailer_for_system_mailbox(Mailbox("a"))
+    second = factory.get_mailer_for_system_mailbox(Mailbox("b"))
+    assert factory.get_mailer_for_system_mailbox(Mailbox("a")) is first
+    factory.get_mailer_for_system_mailbox(Mailbox("c"))
+
+    assert factory.get_mailer_for_system_mailbox(Mailbox("a")) is first
+    assert factory.get_mailer_for_system_mailbox(Mailbox("b")) is not second
+
+
+@pytest.mark.parametrize(
+    ("minute", "day", "expected"),
+    [
+        (None, None, RateLimits(20, 800, 2)),
+        (5, None, RateLimits(5, 800, 2)),
+        (0, -1, RateLimits(20, 800, 2)),
+        (None, 70, RateLimits(20, 70, 2)),
+    ],
+)
+def test_a_mailboxs_limits_are_its_own_where_positive_else_those_of_the_settings(transport, minute, day, expected):
+    factory = factory_with(transport, rate_per_minute=20, rate_recipients_per_day=800, rate_in_flight=2)
+
+    assert factory.limits_for_system_mailbox(Mailbox("a", "a@b.example", minute, day)) == expected
+
+
+@pytest.mark.parametrize(
+    ("without", "named"),
+    [
+        ("graph_tenant_id", "RQMAIL_GRAPH_TENANT_ID"),
+        ("graph_client_id", "RQMAIL_GRAPH_CLIENT_ID"),
+        ("graph_client_secret", "RQMAIL_GRAPH_CLIENT_SECRET"),
+    ],
+)
+def test_a_missing_graph_setting_is_named_by_every_send(transport, mail, without, named):
+    factory = factory_with(transport, **{**GRAPH, without: ""})
+    for mailer in (factory.get_mailer_for_system_mailbox(Mailbox()), factory.get_mailer(Tenant())):
+        with pytest.raises(MailAuthError, match=named):
+            mailer.send(mail)
+    assert factory.get_graph_mailbox_for_system_mailbox(Mailbox()) is None
+
+
+@pytest.mark.parametrize(
+    ("without", "named"),
+    [("sendgrid_api_key", "RQMAIL_SENDGRID_API_KEY"), ("sendgrid_from", "RQMAIL_SENDGRID_FROM")],
+)
+def test_a_missing_sendgrid_setting_is_named_by_every_send(transport, mail, without, named):
+    with pytest.raises(MailAuthError, match=named):
+        factory_with(transport, **{**SENDGRID, without: ""}).get_mailer().send(mail)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "named"),
+    [
+        (Tenant(address=None), "address of tenant acme"),
+        (Tenant(graph_client_id="c2"), "graphClientSecret of tenant acme"),
+        (Tenant(graph_client_secret="s2"), "graphClientId of tenant acme"),
+        (Tenant(provider="sendgrid"), "sendgridApiKey of tenant acme"),
+        (Tenant(provider="sendgrid", address=None, sendgrid_api_key="SG.1"), "sendgridFrom of tenant acme"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_tenants_missing_field_is_named_by_every_send(factory, mail, tenant, named):
+    mailer = factory.get_mailer(tenant)
+
+    assert isinstance(mailer, UnconfiguredMailer)
+    with pytest.raises(MailAuthError, match=named):
+        mailer.send(mail)
+
+
+def test_a_tenant_without_an_app_of_its_own_uses_ours_in_its_own_entra_tenant(factory):
+    app = factory._app_of(Tenant(graph_tenant_id="theirs"))
+
+    assert (app.tenant_id, app.client_id, app.client_secret) == ("theirs", "c", "own-secret")
+
+
+def test_our_secret_is_never_used_for_an_app_that_is_not_ours(factory):
+    app = factory._app_of(Tenant(graph_client_id="c2", graph_client_secret="s2"))
+
+    assert (app.tenant_id, app.client_id, app.client_secret, app.certificate) == ("t", "c2", "s2", None)
+
+
+def test_mailboxes_of_one_app_share_one_token_source(factory):
+    for number in range(3):
+        factory.get_mailer_for_system_mailbox(Mailbox(f"m{number}", f"m{number}@contoso.example"))
+    factory.get_mailer(Tenant())
+
+    assert len(factory._token_sources._values) == 1
+
+
+def test_only_graph_senders_have_a_mailbox_to_look_into(factory):
+    assert factory.get_graph_mailbox_for_system_mailbox(Mailbox()) is not None
+    assert factory.get_graph_mailbox(Tenant()) is not None
+    assert factory.get_graph_mailbox(Tenant(provider="sendgrid")) is None
+    assert factory.get_graph_mailbox(Tenant(address=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("base_url", "scope"),
+    [
+        ("https://graph.microsoft.com/v1.0", "https://graph.microsoft.com/.default"),
+        ("https://graph.microsoft.us/v1.0", "https://graph.microsoft.us/.default"),
+        ("http://127.0.0.1:8000/v1.0", "https://graph.microsoft.com/.default"),
+    ],
+)
+def test_the_scope_is_that_of_the_graph_in_use(base_url, scope):
+    assert graph_scope(base_url) == scope
+
+
+def test_no_secret_shows_when_a_sender_is_printed(factory):
+    app = factory._app_of(Tenant(graph_client_id="c2", graph_client_secret="s2-secret"))
+    for thing in (app, factory._own_app(), factory.get_mailer(), factory.get_mailer(Tenant()), factory):
+        for secret in ("own-secret", "SG.own-key", "s2-secret"):
+            assert secret not in repr(thing)

@@ -1,0 +1,173 @@
+"""Budget first, then the mail; what is given back, and what stays used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rqmail.errors import (
+    MailAuthError,
+    MailboxBusyError,
+    MailboxPausedError,
+    MailboxUnavailableError,
+    MailOutcomeUnknownError,
+    MailRateLimitExceededError,
+    MailRejectedError,
+    MailThrottledError,
+    MailTransientError,
+)
+from rqmail.mailers.base import Address, Receipt
+from rqmail.mailers.rate_limited import RateLimitedGraphMailer
+from rqmail.ratelimit.limiter import Denial, Reservation
+from rqmail.ratelimit.limits import RateLimits
+
+RESERVATION = Reservation("r1", "noreply@contoso.example", 4, 0)
+
+
+class ScriptedLimiter:
+    """Answers what the test says, and writes down what it is told."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers) or [RESERVATION]
+        self.told = []
+
+    def check_and_reserve(self, mailbox_key, recipient_count, limits, reservation_id=None):
+        self.told.append(("reserve", mailbox_key, recipient_count, limits))
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def release(self, reservation):
+        self.told.append(("release", reservation))
+
+    def settle(self, reservation):
+        self.told.append(("settle", reservation))
+
+
+class Inner:
+    def __init__(self, problem=None):
+        self.problem = problem
+        self.sent = []
+
+    def send(self, mail):
+        self.sent.append(mail)
+        if self.problem is not None:
+            raise self.problem
+        return Receipt(202, "r")
+
+
+def build(limiter, inner, sleeps=None, **options):
+    return RateLimitedGraphMailer(
+        inner,
+        limiter,
+        " NoReply@Contoso.Example ",
+        RateLimits(),
+        sleep=(sleeps if sleeps is not None else []).append,
+        **options,
+    )
+
+
+def test_a_mail_is_sent_once_its_recipients_are_reserved(mail):
+    limiter, inner = ScriptedLimiter(), Inner()
+
+    assert build(limiter, inner).send(mail) == Receipt(202, "r")
+    assert limiter.told == [
+        ("reserve", "noreply@contoso.example", 4, RateLimits()),
+        ("settle", RESERVATION),
+    ]
+    assert inner.sent == [mail]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        MailThrottledError("x"),
+        MailTransientError("x"),
+        MailRejectedError("x"),
+        MailboxUnavailableError("x"),
+        MailAuthError("x"),
+    ],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_what_was_certainly_not_sent_gives_its_budget_back(mail, problem):
+    limiter = ScriptedLimiter()
+    with pytest.raises(type(problem)) as caught:
+        build(limiter, Inner(problem)).send(mail)
+
+    assert caught.value is problem
+    assert limiter.told[1:] == [("release", RESERVATION)]
+
+
+class JobTimeoutError(Exception):
+    """As RQ raises it: anywhere, an ordinary exception."""
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [MailOutcomeUnknownError("x"), JobTimeoutError(), KeyError("x"), KeyboardInterrupt(), SystemExit(1)],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_what_may_have_been_sent_keeps_its_budget_and_frees_its_place_in_flight(mail, problem):
+    limiter = ScriptedLimiter()
+    with pytest.raises(type(problem)) as caught:
+        build(limiter, Inner(problem)).send(mail)
+
+    assert caught.value is problem
+    assert limiter.told[1:] == [("settle", RESERVATION)]
+
+
+@pytest.mark.parametrize("reason", ["minute", "day"])
+def test_without_budget_nothing_is_sent_and_the_error_says_when_to_come_back(mail, reason):
+    limiter, inner = ScriptedLimiter(Denial(reason, 4321)), Inner()
+    with pytest.raises(MailRateLimitExceededError) as caught:
+        build(limiter, inner).send(mail)
+
+    error = caught.value
+    assert (error.name, error.mailbox_key, error.reason, error.retry_after_ms) == (
+        "MailRateLimitExceededError",
+        "noreply@contoso.example",
+        reason,
+        4321,
+    )
+    assert str(error) == f"Mail rate limit exceeded for noreply@contoso.example ({reason}); retry in 4321ms"
+    assert inner.sent == []
+    assert len(limiter.told) == 1
+
+
+def test_a_paused_mailbox_says_why(mail):
+    with pytest.raises(MailboxPausedError, match="mailbox full") as caught:
+        build(ScriptedLimiter(Denial("paused", 60_000, pause_reason="mailbox full")), Inner()).send(mail)
+
+    assert caught.value.retry_after_ms == 60_000
+
+
+def test_more_recipients_than_a_whole_day_allows_are_refused_for_good(mail):
+    crowd = replace(mail, to=tuple(Address(f"a{n}@example.org") for n in range(9001)))
+    with pytest.raises(MailRejectedError, match=r"9,003 recipients.*9,000 in a whole day"):
+        build(ScriptedLimiter(Denial("day", 86_400_000, never=True)), Inner()).send(crowd)
+
+
+def test_with_all_places_in_flight_taken_it_waits_for_one(mail):
+    sleeps = []
+    busy = Denial("in_flight", 120_000)
+    limiter = ScriptedLimiter(busy, busy, busy, RESERVATION)
+    build(limiter, Inner(), sleeps).send(mail)
+
+    assert sleeps == [0.02, 0.04, 0.08]
+    assert limiter.told[-1] == ("settle", RESERVATION)
+
+
+def test_the_wait_for_a_place_in_flight_ends(mail):
+    sleeps, inner = [], Inner()
+    with pytest.raises(MailboxBusyError) as caught:
+        build(ScriptedLimiter(Denial("in_flight", 900)), inner, sleeps, busy_wait_seconds=1.0).send(mail)
+
+    assert sum(sleeps) == pytest.approx(1.0)
+    assert max(sleeps) == 0.25
+    assert caught.value.retry_after_ms == 900
+    assert inner.sent == []
+
+
+def test_budget_running_out_while_waiting_ends_the_wait(mail):
+    limiter = ScriptedLimiter(Denial("in_flight", 900), Denial("minute", 5))
+    with pytest.raises(MailRateLimitExceededError):
+        build(limiter, Inner()).send(mail)

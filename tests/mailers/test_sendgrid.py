@@ -1,0 +1,159 @@
+"""SendGrid: the request it documents, and the meaning of its answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from mailers.servers import Script, refused_url, serving
+from rqmail.clock import to_epoch_ms
+from rqmail.errors import (
+    MailAuthError,
+    MailOutcomeUnknownError,
+    MailRejectedError,
+    MailThrottledError,
+    MailTransientError,
+)
+from rqmail.mailers.base import Address
+from rqmail.mailers.sendgrid import LARGEST_REQUEST, SendGridMailer
+
+KEY = "SG.very-secret-key"
+ACCEPTED = (202, {"X-Message-Id": "sg-1"}, b"")
+
+
+@pytest.fixture
+def send(transport, clock):
+    def run(mail, script):
+        with serving(script) as url:
+            sender = Address("noreply@contoso.example", "Contoso")
+            return SendGridMailer(transport, url, KEY, sender, clock=clock).send(mail)
+
+    return run
+
+
+def test_a_mail_is_written_as_sendgrid_documents_it(send, mail):
+    script = Script([ACCEPTED])
+    receipt = send(mail, script)
+
+    assert (receipt.status, receipt.provider_message_id) == (202, "sg-1")
+    asked = script.asked[0]
+    assert (asked.method, asked.path) == ("POST", "/v3/mail/send")
+    assert asked.headers["Authorization"] == f"Bearer {KEY}"
+    assert asked.json() == {
+        "personalizations": [
+            {
+                "to": [{"email": "zoe@example.org", "name": "Zoë Müller"}, {"email": "plain@example.org"}],
+                "cc": [{"email": "cc@example.org", "name": 'Jan "de" Vries'}],
+                "bcc": [{"email": "bcc@example.org"}],
+            }
+        ],
+        "from": {"email": "noreply@contoso.example", "name": "Contoso"},
+        "subject": mail.subject,
+        "content": [{"type": "text/plain", "value": mail.text}, {"type": "text/html", "value": mail.html}],
+        "headers": {"x-campaign": "zomer", "x-rqmail-id": mail.id},
+        "custom_args": {"rqmail-id": mail.id},
+    }
+
+
+def test_an_address_named_twice_gets_one_copy(send, mail):
+    script = Script([ACCEPTED])
+    send(replace(mail, bcc=(Address("ZOE@example.org"), Address("b@example.org"))), script)
+
+    assert script.asked[0].json()["personalizations"][0]["bcc"] == [{"email": "b@example.org"}]
+
+
+def test_a_mail_without_a_body_still_has_the_content_sendgrid_demands(send, mail):
+    script = Script([ACCEPTED])
+    send(replace(mail, text=None, html=None), script)
+
+    assert script.asked[0].json()["content"] == [{"type": "text/plain", "value": " "}]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (200, MailRejectedError),
+        (302, MailTransientError),
+        (400, MailRejectedError),
+        (404, MailRejectedError),
+        (413, MailRejectedError),
+        (401, MailAuthError),
+        (403, MailAuthError),
+        (408, MailOutcomeUnknownError),
+        (429, MailThrottledError),
+        (500, MailOutcomeUnknownError),
+        (502, MailOutcomeUnknownError),
+        (503, MailOutcomeUnknownError),
+        (504, MailOutcomeUnknownError),
+    ],
+)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"errors": [{"message": "The to address zoe@example.org is bad", "field": "to", "help": None}]},
+        b"<html>",
+        b"[]",
+        {"errors": []},
+        {"errors": [7]},
+        {"errors": [{"message": 7}]},
+    ],
+    ids=range(6),
+)
+def test_each_status_has_its_class_whatever_the_body(send, mail, status, expected, body):
+    with pytest.raises(expected) as caught:
+        send(mail, Script([(status, {}, body)]))
+
+    assert type(caught.value) is expected
+    assert caught.value.status == status
+    assert "zoe" not in str(caught.value)
+    assert KEY not in repr(caught.value)
+
+
+def test_the_first_error_is_said(send, mail):
+    with pytest.raises(MailRejectedError, match="subject is required"):
+        send(mail, Script([(400, {}, {"errors": [{"message": "The subject is required"}]})]))
+
+
+@pytest.mark.parametrize(("in_seconds", "expected"), [(90, 90), (0, None), (-10, None), (4000, None)])
+def test_a_throttle_lasts_until_the_reset_sendgrid_names(send, mail, clock, in_seconds, expected):
+    reset = to_epoch_ms(clock() + timedelta(seconds=in_seconds)) / 1000
+    with pytest.raises(MailThrottledError) as caught:
+        send(mail, Script([(429, {"X-RateLimit-Reset": str(reset)}, b"")]))
+
+    assert caught.value.retry_after == (None if expected is None else pytest.approx(expected, abs=0.01))
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"), [({}, None), ({"Retry-After": "5"}, 5), ({"X-RateLimit-Reset": "x"}, None)]
+)
+def test_a_throttle_without_a_reset_goes_by_retry_after(send, mail, headers, expected):
+    with pytest.raises(MailThrottledError) as caught:
+        send(mail, Script([(429, headers, b"")]))
+
+    assert caught.value.retry_after == expected
+
+
+def test_more_recipients_than_sendgrid_takes_are_refused_here(send, mail):
+    many = tuple(Address(f"a{n}@example.org") for n in range(999))
+    with pytest.raises(MailRejectedError, match="1,001 recipients"):
+        send(replace(mail, to=many, cc=many[:1], bcc=many[:1]), Script([ACCEPTED]))
+
+
+def test_a_mail_larger_than_sendgrid_takes_is_refused_here(send, mail):
+    with pytest.raises(MailRejectedError, match="too large"):
+        send(replace(mail, html="x" * LARGEST_REQUEST), Script([ACCEPTED]))
+
+
+def test_a_refused_connection_is_certainly_not_sent(transport, mail):
+    with pytest.raises(MailTransientError, match="SendGrid"):
+        SendGridMailer(transport, refused_url(), KEY, Address("a@b.example")).send(mail)
+
+
+def test_the_body_is_valid_json_for_any_text(send, mail):
+    script = Script([ACCEPTED])
+    send(replace(mail, subject='"\\\n\u2028\ud800'), script)
+
+    assert json.loads(script.asked[0].body)["subject"] == '"\\\n\u2028?'

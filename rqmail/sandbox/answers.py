@@ -55,7 +55,7 @@ class CallIds:
 
 def json_answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """Answer ``body`` as Graph sends JSON."""
-    text = json.dumps(body, ensure_ascii=False).encode()
+    text = json.dumps(body).encode()
     return web.Response(status=status, body=text, headers={"Content-Type": _JSON, **(headers or {})})
 
 

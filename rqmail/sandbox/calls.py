@@ -42,7 +42,7 @@ class Call:
         """Read the body as a JSON object, or refuse it."""
         try:
             value = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise GraphRefusal(400, "BadRequest", "Unable to read JSON request payload.") from None
         if not isinstance(value, dict):
             raise GraphRefusal(400, "BadRequest", "The request payload must be a JSON object.")

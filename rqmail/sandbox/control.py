@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from ipaddress import ip_address
 from typing import Any
 
@@ -11,10 +11,8 @@ from aiohttp import web
 
 from rqmail.sandbox.calls import Handler
 from rqmail.sandbox.faults import Fault
-from rqmail.sandbox.ledger import AcceptedMail, as_json
+from rqmail.sandbox.ledger import FIELDS, as_json
 from rqmail.sandbox.state import SandboxState
-
-_FIELDS = frozenset(entry.name for entry in fields(AcceptedMail))
 
 
 def is_loopback(request: web.Request) -> bool:
@@ -51,8 +49,8 @@ class Control:
         """``GET /_sandbox/accepted?mailbox=&after=&limit=&fields=``, oldest first."""
         query = request.query
         wanted = query["fields"].split(",") if query.get("fields") else None
-        if wanted and not _FIELDS.issuperset(wanted):
-            raise ValueError(f"fields may be: {', '.join(sorted(_FIELDS))}")
+        if wanted and not set(wanted) <= set(FIELDS):
+            raise ValueError(f"fields may be: {', '.join(FIELDS)}")
         limit = int(query["limit"]) if "limit" in query else None
         mailbox = query["mailbox"].strip().lower() if "mailbox" in query else None
         mails = self._state.ledger.select(mailbox=mailbox, after=int(query.get("after", "0")), limit=limit)

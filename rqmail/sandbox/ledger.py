@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -31,6 +31,10 @@ class AcceptedMail:
     internetMessageId: str
     nonDelivery: str | None
     carriedOver: bool
+
+
+#: The names of the JSON fields of an accepted mail.
+FIELDS = tuple(entry.name for entry in fields(AcceptedMail))
 
 
 @dataclass(slots=True)
@@ -71,8 +75,6 @@ class Ledger:
         return found if limit is None else found[:limit]
 
 
-def as_json(mail: AcceptedMail, fields: Iterable[str] | None = None) -> dict[str, Any]:
+def as_json(mail: AcceptedMail, wanted: Container[str] | None = None) -> dict[str, Any]:
     """Turn ``mail`` into its JSON form, or only some of its fields."""
-    if fields is None:
-        return asdict(mail)
-    return {name: getattr(mail, name) for name in fields}
+    return {name: getattr(mail, name) for name in FIELDS if wanted is None or name in wanted}

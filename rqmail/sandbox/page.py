@@ -63,4 +63,6 @@ class Page:
         if not is_loopback(request):
             raise web.HTTPForbidden(text="this page is shown on loopback only")
         text = self._templates.get_template(template).render(**values)
-        return web.Response(text=text, content_type="text/html", headers=_HEADERS)
+        return web.Response(
+            body=text.encode(errors="replace"), content_type="text/html", charset="utf-8", headers=_HEADERS
+        )

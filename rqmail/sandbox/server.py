@@ -10,6 +10,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -84,12 +85,25 @@ class Sandbox:
         if self._thread is not None:
             raise RuntimeError("the sandbox is running")
         sockets = self._listen()
-        ready = threading.Event()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._serve(sockets, ready.set)), name="rqmail-sandbox", daemon=True
-        )
+        started: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                asyncio.run(self._serve(sockets, lambda: started.set_result(None)))
+            except Exception as problem:
+                if started.done():
+                    raise
+                started.set_exception(problem)
+
+        self._thread = threading.Thread(target=run, name="rqmail-sandbox", daemon=True)
         self._thread.start()
-        ready.wait()
+        try:
+            started.result()
+        except Exception:
+            self._thread = None
+            for listening in sockets:
+                listening.close()
+            raise
         return self
 
     def stop(self) -> None:

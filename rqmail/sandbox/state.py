@@ -124,9 +124,11 @@ class SandboxState:
         }
 
 
-def _changed(present: Any, wish: dict[str, Any]) -> Any:
+def _changed(present: Any, wish: Any) -> Any:
     """Answer the dataclass ``present`` with some fields changed, each to a value of the type it had."""
     changes: dict[str, Any] = {}
+    if not isinstance(wish, dict):
+        raise ValueError(f"{type(present).__name__}: a JSON object is expected")  # noqa: TRY004 - as all wrong wishes
     for name, value in wish.items():
         expected = type(getattr(present, name, None))
         changes[name] = tuple(value) if expected is tuple and isinstance(value, list) else value

@@ -96,6 +96,7 @@ def test_a_request_above_four_megabytes_is_too_large(control, graph, size):
         ({"latency_ms": -1}, "negative"),
         ({"limits": {"in_flight": "4"}}, "in_flight"),
         ({"limits": {"per_hour": 4}}, "per_hour"),
+        ({"limits": 4}, "JSON object"),
         ({"speed": 1}, "speed"),
     ],
 )

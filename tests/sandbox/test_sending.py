@@ -103,7 +103,7 @@ def test_wrong_parameters_are_refused(graph, body, code):
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
 
 
-@pytest.mark.parametrize("data", [b"{", b"\xff", b""])
+@pytest.mark.parametrize("data", [b"{", b"\xff", b"", b"[" * 100_000])
 def test_a_body_that_is_no_json_is_refused(graph, data):
     answer = graph.call("POST", "/sendMail", data=data, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "BadRequest")
@@ -122,6 +122,14 @@ def test_parameter_names_may_be_written_in_any_case(control, graph):
     body = {"Message": message(), "SaveToSentItems": False}
     assert graph.call("POST", "/sendMail", json=body).status_code == 202
     assert graph.call("GET", "/mailFolders/SentItems/messages").json()["value"] == []
+
+
+def test_text_that_is_no_text_harms_nobody(control, graph, sandbox):
+    assert graph.send(subject="\ud800", attachments=[{"contentBytes": "YQ=="}]).status_code == 202
+    assert control.accepted()[0]["subject"] == "\ud800"
+    assert graph.call("GET", "/mailFolders/SentItems/messages").status_code == 200
+    for path in ("/", "/mail/1"):
+        assert graph.http.get(f"{sandbox.authority}{path}", timeout=5).status_code == 200
 
 
 def test_an_error_carries_the_ids_support_asks_for(graph):

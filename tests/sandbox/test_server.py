@@ -85,3 +85,10 @@ def test_serving_in_the_foreground_ends_with_a_signal(tmp_path):
         process.terminate()
         output, errors = process.communicate(timeout=20)
     assert (output, errors, process.returncode) == ("ended\n", "", 0)
+
+
+def test_a_start_that_fails_says_so_instead_of_waiting(tmp_path):
+    sandbox = Sandbox(data_dir=tmp_path)
+    (tmp_path / "server.pem").unlink()
+    with pytest.raises(FileNotFoundError):
+        sandbox.start()

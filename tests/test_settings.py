@@ -1,0 +1,145 @@
+"""The settings: what they are without a word, and how a wrong one is refused."""
+
+from __future__ import annotations
+
+import os
+
+import pydantic
+import pytest
+
+from rqmail.errors import SettingsError
+from rqmail.settings import PREFIX, Settings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch, tmp_path):
+    """Neither the variables nor the ``.env`` of whoever runs the tests."""
+    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
+        monkeypatch.delenv(variable)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_without_any_variable_the_defaults_hold():
+    settings = load_settings()
+    assert settings.database_url == "sqlite:///rqmail.db"
+    assert settings.redis_url == "redis://127.0.0.1:6379/0"
+    assert settings.graph_base_url == "https://graph.microsoft.com/v1.0"
+    assert settings.graph_authority == "https://login.microsoftonline.com"
+    assert (settings.rate_per_minute, settings.rate_recipients_per_day, settings.rate_in_flight) == (25, 9000, 3)
+    assert (settings.rate_window, settings.poll_seconds, settings.send_lanes) == ("rolling", 1, 32)
+    assert (settings.reserve_for_high, settings.unknown_policy) == (0, "hold")
+    assert settings.secret_key is None
+    assert settings.admin_token is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "allowed"),
+    [
+        ("DATABASE_URL", "mysql://root@127.0.0.1/mail", "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"),
+        ("DATABASE_URL", "", "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"),
+        ("REDIS_URL", "http://127.0.0.1", "redis://HOST:PORT/DB, rediss://… or unix://PATH"),
+        ("GRAPH_BASE_URL", "http://graph.example.org/v1.0", "an https address (http for loopback only)"),
+        ("GRAPH_BASE_URL", "https://", "an https address (http for loopback only)"),
+        ("GRAPH_BASE_URL", "graph.example.org", "an https address (http for loopback only)"),
+        ("GRAPH_AUTHORITY", "http://127.0.0.1:8000", "an https address"),
+        ("SENDGRID_BASE_URL", "ftp://127.0.0.1", "an https address (http for loopback only)"),
+        ("SECRET_KEY", "short", "at least 16 characters"),
+        ("ADMIN_TOKEN", "short", "at least 16 characters"),
+        ("CA_BUNDLE", "missing.pem", "a readable file with PEM certificates"),
+        ("GRAPH_CERTIFICATE", "missing.pem", "a readable PEM file with private key and certificate"),
+        ("RATE_PER_MINUTE", "0", "greater than or equal to 1"),
+        ("RATE_PER_MINUTE", "many", "integer"),
+        ("RATE_RECIPIENTS_PER_DAY", "-1", "greater than or equal to 1"),
+        ("RATE_IN_FLIGHT", "5", "less than or equal to 4"),
+        ("RATE_WINDOW", "sliding", "'rolling' or 'fixed'"),
+        ("POLL_SECONDS", "0", "greater than or equal to 1"),
+        ("POLL_SECONDS", "61", "less than or equal to 60"),
+        ("SEND_LANES", "257", "less than or equal to 256"),
+        ("RESERVE_FOR_HIGH", "-1", "greater than or equal to 0"),
+        ("SEND_TIMEOUT_SECONDS", "0", "greater than 0"),
+        ("MAX_ATTEMPTS", "0", "greater than or equal to 1"),
+        ("UNKNOWN_POLICY", "ignore", "'hold', 'resend' or 'assume-sent'"),
+        ("LOG_FORMAT", "xml", "'json' or 'console'"),
+    ],
+)
+def test_a_bad_value_is_refused_by_the_name_of_its_variable_and_what_is_allowed(monkeypatch, variable, value, allowed):
+    monkeypatch.setenv(PREFIX + variable, value)
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    assert refused.value.field == PREFIX + variable
+    assert allowed in refused.value.allowed
+    assert PREFIX + variable in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("DATABASE_URL", "sqlite:////var/lib/rqmail.db"),
+        ("DATABASE_URL", "postgresql://mail:word@db.example.org/mail"),
+        ("REDIS_URL", "rediss://cache.example.org:6380/2"),
+        ("GRAPH_BASE_URL", "http://127.0.0.1:9000/v1.0"),
+        ("GRAPH_BASE_URL", "http://localhost:9000"),
+        ("GRAPH_BASE_URL", "http://[::1]:9000"),
+        ("RATE_WINDOW", "fixed"),
+        ("UNKNOWN_POLICY", "assume-sent"),
+        ("LOG_FORMAT", "json"),
+    ],
+)
+def test_a_good_value_is_taken_as_it_is(monkeypatch, variable, value):
+    monkeypatch.setenv(PREFIX + variable, value)
+    assert getattr(load_settings(), variable.lower()) == value
+
+
+def test_the_slash_at_the_end_of_an_address_does_not_matter(monkeypatch):
+    monkeypatch.setenv("RQMAIL_GRAPH_BASE_URL", "https://graph.example.org/v1.0/")
+    assert load_settings().graph_base_url == "https://graph.example.org/v1.0"
+
+
+@pytest.mark.parametrize(
+    "variable", ["SECRET_KEY", "ADMIN_TOKEN", "GRAPH_TENANT_ID", "GRAPH_CLIENT_SECRET", "CA_BUNDLE", "SENDGRID_API_KEY"]
+)
+def test_an_empty_variable_is_as_good_as_none(monkeypatch, variable):
+    monkeypatch.setenv(PREFIX + variable, "")
+    assert getattr(load_settings(), variable.lower()) is None
+
+
+@pytest.mark.parametrize("variable", ["SECRET_KEY", "ADMIN_TOKEN", "DATABASE_URL", "REDIS_URL"])
+def test_the_refusal_of_a_secret_does_not_repeat_it(monkeypatch, variable):
+    monkeypatch.setenv(PREFIX + variable, "hunter2")
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in repr(refused.value)
+
+
+def test_a_secret_is_not_shown_with_the_settings(monkeypatch):
+    monkeypatch.setenv("RQMAIL_SECRET_KEY", "a-very-long-secret-key")
+    monkeypatch.setenv("RQMAIL_GRAPH_CLIENT_SECRET", "a-client-secret")
+    shown = f"{load_settings()!r} {load_settings()}"
+    assert "a-very-long-secret-key" not in shown
+    assert "a-client-secret" not in shown
+
+
+def test_a_dot_env_file_is_read_and_the_environment_wins_over_it(monkeypatch, tmp_path):
+    (tmp_path / ".env").write_text("RQMAIL_RATE_PER_MINUTE=10\nRQMAIL_SEND_LANES=4\nUNRELATED=1\n")
+    monkeypatch.setenv("RQMAIL_SEND_LANES", "8")
+    settings = load_settings()
+    assert (settings.rate_per_minute, settings.send_lanes) == (10, 8)
+
+
+def test_what_is_handed_in_wins_over_everything(monkeypatch):
+    monkeypatch.setenv("RQMAIL_SEND_LANES", "8")
+    assert load_settings(send_lanes=2).send_lanes == 2
+    with pytest.raises(SettingsError, match="RQMAIL_SEND_LANES"):
+        load_settings(send_lanes=0)
+
+
+def test_settings_do_not_change_once_read():
+    with pytest.raises(pydantic.ValidationError):
+        load_settings().send_lanes = 1
+
+
+def test_every_setting_can_be_set_by_its_variable():
+    assert Settings.model_config["env_prefix"] == PREFIX
+    assert not [name for name, field in Settings.model_fields.items() if field.is_required() or field.alias]

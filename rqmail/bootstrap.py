@@ -13,7 +13,9 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from rqmail import logs
+from rqmail.access import Access
 from rqmail.administration import Administration
+from rqmail.audit import Audit
 from rqmail.clock import Clock, from_epoch_ms, utc_now
 from rqmail.dispatch import Dispatcher
 from rqmail.intake import Intake
@@ -64,6 +66,8 @@ class Application:
     intake: Intake
     administration: Administration
     overview: Overview
+    access: Access
+    audit: Audit
 
     def send(self, ids: Sequence[str]) -> LanesReport:
         """Send one job's messages, and add what was counted meanwhile to the shared totals."""
@@ -139,6 +143,8 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
         intake=Intake(clock, queues.nudge),
         administration=Administration(clock, box, limiter),
         overview=Overview(limiter, queues, clock, defaults),
+        access=Access(clock, settings.admin_token.get_secret_value() if settings.admin_token else None),
+        audit=Audit(clock),
     )
 
 

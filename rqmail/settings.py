@@ -22,6 +22,7 @@ _ALLOWED = {
     "redis_url": "redis://HOST:PORT/DB, rediss://… or unix://PATH",
     "graph_base_url": "an https address (http for loopback only)",
     "graph_authority": "an https address",
+    "web_url": "an https address (http for loopback only)",
     "sendgrid_base_url": "an https address (http for loopback only)",
     "secret_key": "at least 16 characters",
     "admin_token": "at least 16 characters",
@@ -68,6 +69,7 @@ def _readable_file(value: Path) -> Path:
 
 
 HttpsUrl = Annotated[str, AfterValidator(_https_url)]
+OptionalHttpsUrl = Annotated[HttpsUrl | None, BeforeValidator(_empty_is_unset)]
 OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
 OptionalFile = Annotated[Annotated[Path, AfterValidator(_readable_file)] | None, BeforeValidator(_empty_is_unset)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_empty_is_unset)]
@@ -116,6 +118,10 @@ class Settings(BaseSettings):
     unknown_policy: Literal["hold", "resend", "assume-sent"] = "hold"
     unknown_grace_seconds: Annotated[int, Field(ge=0)] = 600
     retention_days: Annotated[int, Field(ge=0)] = 0
+    #: The address under which people reach the web process, behind whatever proxy stands before it.
+    web_url: OptionalHttpsUrl = None
+    #: The address of that proxy, whose X-Forwarded-For is then believed.
+    web_trusted_proxy: OptionalText = None
     log_format: Literal["json", "console"] = "console"
 
 

@@ -24,6 +24,9 @@ MAX_CONNECTIONS = {"sqlite": 1, "postgresql": 4}
 #: A pooled PostgreSQL connection used within this many seconds is trusted without asking the server again.
 _TRUSTED_SECONDS = 1.0
 
+#: What a statement raises while the database cannot be reached or has no connection free.
+AWAY_ERRORS = (peewee.OperationalError, peewee.InterfaceError, MaxConnectionsExceeded)
+
 _T = TypeVar("_T")
 
 _slots = threading.BoundedSemaphore(1)
@@ -120,7 +123,7 @@ def patiently(
         try:
             with borrowed():
                 return write()
-        except (peewee.OperationalError, peewee.InterfaceError, MaxConnectionsExceeded):
+        except AWAY_ERRORS:
             if time.monotonic() + pause > deadline:
                 raise
         sleep(pause)

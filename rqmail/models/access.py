@@ -1,0 +1,51 @@
+"""Who may ask for what, what was changed by whom, and which requests have been answered already."""
+
+from __future__ import annotations
+
+import peewee
+from uuid_utils import uuid7
+
+from rqmail.models.base import BaseModel, UtcDateTimeField
+
+
+class ApiToken(BaseModel):
+    """A named token; of the token itself only the SHA-256 digest is kept, so that a copy of the table opens nothing."""
+
+    name = peewee.CharField(max_length=64, primary_key=True)
+    digest = peewee.CharField(max_length=64, unique=True)
+    #: Scope names, separated by a space.
+    scopes = peewee.CharField(max_length=40)
+    created_on = UtcDateTimeField()
+    created_by = peewee.CharField(max_length=80)
+    expires_on = UtcDateTimeField(null=True)
+    last_used_on = UtcDateTimeField(null=True)
+    revoked_on = UtcDateTimeField(null=True)
+
+
+class AuditEntry(BaseModel):
+    """One change a person or program made; ids sort by time, the two states are JSON with secrets already masked."""
+
+    id = peewee.CharField(max_length=36, primary_key=True, default=lambda: str(uuid7()))
+    at = UtcDateTimeField()
+    who = peewee.CharField(max_length=80)
+    action = peewee.CharField(max_length=40)
+    subject = peewee.CharField(max_length=120)
+    state_before = peewee.TextField(null=True)
+    state_after = peewee.TextField(null=True)
+
+
+class IdempotencyKey(BaseModel):
+    """What a request under this key was answered, so that the same request again adds nothing."""
+
+    caller = peewee.CharField(max_length=80)
+    key = peewee.CharField(max_length=255)
+    #: SHA-256 of the request's body.
+    fingerprint = peewee.CharField(max_length=64)
+    #: The ids of the messages it added, as a JSON array in the request's order.
+    message_ids = peewee.TextField()
+    created_on = UtcDateTimeField()
+
+    class Meta:
+        """A key belongs to the one who uses it."""
+
+        primary_key = peewee.CompositeKey("caller", "key")

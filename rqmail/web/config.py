@@ -1,0 +1,55 @@
+"""How Flask is set up: keys, cookies, limits."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from flask import Flask
+
+from rqmail.settings import Settings
+
+#: A request's body at most: a batch of messages, or one with the largest bodies intake takes.
+MAX_REQUEST_BYTES = 10 * 1024 * 1024
+
+#: A form at most, without files: the pages' own forms are small.
+_MAX_FORM_BYTES = 1024 * 1024
+
+#: Signed in for a working day.
+SESSION_LENGTH = timedelta(hours=12)
+
+
+def configure(app: Flask, settings: Settings, trusted_hosts: list[str] | None) -> None:
+    """Set what Flask and Flask-WTF read; nothing comes from Flask's own environment variables."""
+    https = settings.web_url is not None and settings.web_url.startswith("https:")
+    app.config.update(
+        DEBUG=False,
+        PROPAGATE_EXCEPTIONS=False,
+        SECRET_KEY=_session_key(settings),
+        TRUSTED_HOSTS=trusted_hosts,
+        MAX_CONTENT_LENGTH=MAX_REQUEST_BYTES,
+        MAX_FORM_MEMORY_SIZE=_MAX_FORM_BYTES,
+        PERMANENT_SESSION_LIFETIME=SESSION_LENGTH,
+        SESSION_REFRESH_EACH_REQUEST=False,
+        # The prefix makes browsers refuse the cookie from anyone but this very host, over https.
+        SESSION_COOKIE_NAME="__Host-rqmail" if https else "rqmail",
+        SESSION_COOKIE_HTTPONLY=True,
+        SESSION_COOKIE_SAMESITE="Strict",
+        SESSION_COOKIE_SECURE=https,
+        WTF_CSRF_CHECK_DEFAULT=False,  # checked in auth.py, where it is known whether a cookie was what let one in
+        WTF_CSRF_TIME_LIMIT=int(SESSION_LENGTH.total_seconds()),
+    )
+    app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it
+    app.json.ensure_ascii = False  # type: ignore[attr-defined]
+    app.jinja_env.autoescape = True
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+
+
+def _session_key(settings: Settings) -> bytes:
+    """Derive the key that signs sessions, or make one up: then everybody signs in anew after a restart."""
+    if settings.secret_key is None:
+        return secrets.token_bytes(32)
+    derive = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"rqmail web sessions")
+    return derive.derive(settings.secret_key.get_secret_value().encode())

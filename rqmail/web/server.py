@@ -1,0 +1,72 @@
+"""The HTTP server: waitress, and the one thing it insists on before it listens."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+import structlog
+import waitress
+
+from rqmail.bootstrap import Application
+from rqmail.errors import SettingsError
+from rqmail.settings import LOOPBACK_HOSTS
+from rqmail.web.app import create_app
+from rqmail.web.config import MAX_REQUEST_BYTES
+
+log = structlog.get_logger(__name__)
+
+_THREADS = 8
+
+
+def serve(application: Application, host: str = "127.0.0.1", port: int = 8080) -> None:
+    """Serve the API and the pages until the process is told to end.
+
+    Where no token is configured, only this machine may ask: any other ``host`` raises ``SettingsError``, and on
+    loopback a token is made that holds as long as the process, and printed.
+    """
+    local = is_loopback(host)
+    if not application.access.is_configured():
+        if not local:
+            raise SettingsError(
+                "RQMAIL_ADMIN_TOKEN",
+                None,
+                f"at least 16 characters, or a token made with `rqmail token create`, before listening on {host}; "
+                "without one only loopback (127.0.0.1, ::1) is served",
+            )
+        print(f"No token is configured; until this process ends, sign in with {application.access.issue_temporary()}")  # noqa: T201
+    settings = application.settings
+    app = create_app(application, trusted_hosts=_trusted_hosts(host, settings.web_url))
+    log.info("web.listening", host=host, port=port)
+    proxy = settings.web_trusted_proxy
+    waitress.serve(
+        app,
+        host=host,
+        port=port,
+        threads=_THREADS,
+        ident=None,
+        max_request_body_size=MAX_REQUEST_BYTES + 1024,
+        url_scheme=urlsplit(settings.web_url).scheme if settings.web_url else "http",
+        trusted_proxy=proxy,
+        trusted_proxy_headers={"x-forwarded-for"} if proxy else None,
+        clear_untrusted_proxy_headers=True,
+        expose_tracebacks=False,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether nobody but this machine reaches a server on ``host``."""
+    if host in LOOPBACK_HOSTS:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _trusted_hosts(host: str, web_url: str | None) -> list[str] | None:
+    """Name what the process is asked under; ``None`` (any) where it listens openly and nobody said how it is called."""
+    public = urlsplit(web_url).hostname if web_url else None
+    if public is None and not is_loopback(host):
+        return None
+    return [name for name in (public, "localhost", "127.0.0.1", "[::1]", "::1") if name]

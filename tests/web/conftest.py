@@ -1,0 +1,54 @@
+"""The web application on a real database and a real Valkey, asked in-process."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from rqmail import bootstrap
+from rqmail.bootstrap import Application
+from rqmail.settings import Settings
+from rqmail.web import create_app
+from support.clock import MovableClock
+from support.databases import BoundDatabase
+
+ADMIN_TOKEN = "a-token-for-tests-only"
+
+
+@pytest.fixture
+def settings(database: BoundDatabase, redis_url: str) -> Settings:
+    """The settings of an installation with an admin token and a key for secrets."""
+    return Settings(
+        _env_file=None,
+        database_url=database.url,
+        redis_url=redis_url,
+        admin_token=ADMIN_TOKEN,
+        secret_key="a-key-for-tests-only",
+    )
+
+
+@pytest.fixture
+def application(settings: Settings, clock: MovableClock) -> Application:
+    """The application behind the web process."""
+    return bootstrap.build(settings, clock)
+
+
+@pytest.fixture
+def web(application: Application) -> Flask:
+    """The web application, answering to localhost as ``rqmail web`` does."""
+    return create_app(application, trusted_hosts=["localhost"])
+
+
+@pytest.fixture
+def anyone(web: Flask) -> FlaskClient:
+    """A client without a token."""
+    return web.test_client()
+
+
+@pytest.fixture
+def client(web: Flask) -> FlaskClient:
+    """A client with the admin token."""
+    client = web.test_client()
+    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {ADMIN_TOKEN}"
+    return client

@@ -64,7 +64,6 @@ class GrantedToken:
 
     value: str = field(repr=False)
     lives_seconds: float
-    refresh_after_seconds: float | None = None
 
 
 class Entra:
@@ -221,10 +220,9 @@ def _granted(result: Any) -> GrantedToken | None:
         return None
     try:
         lives = float(result.get("expires_in", 0))
-        refresh = float(result["refresh_in"]) if result.get("refresh_in") else None
     except (TypeError, ValueError):
         return None
-    return GrantedToken(result["access_token"], lives, refresh) if lives > 0 and result["access_token"] else None
+    return GrantedToken(result["access_token"], lives) if lives > 0 and result["access_token"] else None
 
 
 def _not_reached(error: BaseException) -> MailTransientError:

@@ -30,8 +30,6 @@ _LONGEST_FAILURE_SECONDS = 60.0
 #: How long an early renewal is left to whoever has the turn before it is tried again.
 _TURN_SECONDS = 30.0
 
-_HALF = 0.5
-
 
 class TokenStore(Protocol):
     """Where processes leave tokens for each other; a store that cannot be reached forgets and grants."""
@@ -193,9 +191,11 @@ def _pause_after(error: MailError) -> float:
 
 def _token_from(granted: GrantedToken, now: float) -> _Token:
     margin = min(_MARGIN_SECONDS, granted.lives_seconds * 0.1)
-    refresh = granted.refresh_after_seconds or granted.lives_seconds * _HALF
     return _Token(
-        granted.value, granted_at=now, refresh_at=now + refresh, expires_at=now + granted.lives_seconds - margin
+        granted.value,
+        granted_at=now,
+        refresh_at=now + granted.lives_seconds / 2,
+        expires_at=now + granted.lives_seconds - margin,
     )
 
 

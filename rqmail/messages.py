@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -16,7 +16,7 @@ from rqmail.models.contents import load_contents
 from rqmail.models.listing import Filter
 from rqmail.models.message import Message, MessageStatus, Priority
 
-__all__ = ["Filter"]
+__all__ = ["Decision", "Filter", "MessageLine", "MessageView", "RecipientView"]
 
 #: Messages an action on a filter moves in one statement.
 _AT_ONCE = 500
@@ -108,40 +108,50 @@ def send_now(message_id: str, now: datetime) -> MessageView:
 
 def resolve(message_id: str, decision: Decision, now: datetime) -> MessageView:
     """Decide about an UNKNOWN message: it was sent, it is to be sent again, or it is discarded."""
-    row = _row(message_id)
-    unknown = row.status == MessageStatus.UNKNOWN.value
-    if decision is Decision.SENT:
-        done = unknown and row.confirm_sent(now, "A person confirmed that it was sent.")
-    elif decision is Decision.RESEND:
-        done = unknown and row.send_again(now, "A person had it sent again.")
-    else:
-        done = unknown and bool(Message.cancel([message_id]))
+    done = _decide(_row(message_id), decision, now)
     return _moved(message_id, [message_id] if done else [], "resolved")
 
 
-def cancel_all(wanted: Filter) -> int:
-    """Cancel everything that matches and has not begun; answer how many messages that were."""
-    return _in_parts(wanted, (MessageStatus.SCHEDULED, MessageStatus.QUEUED), Message.cancel)
+def cancel_all(wanted: Filter, *, dry_run: bool = False) -> int:
+    """Cancel everything that matches and has not begun; answer how many messages that are."""
+    states = (MessageStatus.SCHEDULED, MessageStatus.QUEUED)
+    return _count(wanted, states) if dry_run else _in_parts(wanted, states, Message.cancel)
 
 
-def requeue_all(wanted: Filter, now: datetime) -> int:
-    """Send again everything that matches and ended in ERROR, CANCELLED or EXPIRED; answer how many that were."""
-    ended = (MessageStatus.ERROR, MessageStatus.CANCELLED, MessageStatus.EXPIRED)
-    return _in_parts(wanted, ended, lambda ids: Message.requeue(ids, now))
+def requeue_all(wanted: Filter, now: datetime, *, dry_run: bool = False) -> int:
+    """Send again everything that matches and ended in ERROR, CANCELLED or EXPIRED; answer how many that are."""
+    states = (MessageStatus.ERROR, MessageStatus.CANCELLED, MessageStatus.EXPIRED)
+    return _count(wanted, states) if dry_run else _in_parts(wanted, states, lambda ids: Message.requeue(ids, now))
+
+
+def send_all_now(wanted: Filter, now: datetime, *, dry_run: bool = False) -> int:
+    """Make everything that matches and waits due at once, within the budgets; answer how many messages that are."""
+    states = (MessageStatus.SCHEDULED,)
+    return _count(wanted, states) if dry_run else _in_parts(wanted, states, lambda ids: Message.bring_forward(ids, now))
+
+
+def resolve_all(wanted: Filter, decision: Decision, now: datetime, *, dry_run: bool = False) -> int:
+    """Decide the same about everything that matches and is UNKNOWN; answer how many messages that are."""
+    states = (MessageStatus.UNKNOWN,)
+    if dry_run:
+        return _count(wanted, states)
+    return _in_parts(wanted, states, lambda ids: [one for one in ids if _decide(_row(one), decision, now)])
+
+
+def _count(wanted: Filter, states: Sequence[MessageStatus]) -> int:
+    return sum(listing.count(replace(wanted, status=s)) for s in states if wanted.status in {None, s})
 
 
 def _in_parts(wanted: Filter, states: Sequence[MessageStatus], act: Callable[[Sequence[str]], Sequence[str]]) -> int:
-    """Act on a filter part by part; what was acted on leaves its state, so the next part finds the rest."""
+    """Act on a filter part by part, each part by itself, so that nobody waits for the whole."""
     total = 0
     for status in states:
         if wanted.status not in {None, status}:
             continue
-        part = Filter(status, wanted.sender, wanted.recipient, wanted.subject)
-        while ids := listing.find_ids(part, limit=_AT_ONCE):
-            moved = act(ids)
-            total += len(moved)
-            if not moved:
-                break
+        last: str | None = None
+        while ids := listing.find_ids(replace(wanted, status=status), limit=_AT_ONCE, after=last):
+            total += len(act(ids))
+            last = ids[-1]
     return total
 
 
@@ -151,6 +161,18 @@ def _row(message_id: str) -> Message:
     if row is None:
         raise NotFoundError("message", message_id)
     return row
+
+
+def _decide(row: Message, decision: Decision, now: datetime) -> bool:
+    if row.status != MessageStatus.UNKNOWN.value:
+        return False
+    match decision:
+        case Decision.SENT:
+            return row.confirm_sent(now, "A person confirmed that it was sent.")
+        case Decision.RESEND:
+            return row.send_again(now, "A person had it sent again.")
+        case Decision.DISCARD:
+            return bool(Message.cancel([row.id]))
 
 
 def _moved(message_id: str, moved: Sequence[str], what: str) -> MessageView:

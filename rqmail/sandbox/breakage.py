@@ -49,7 +49,7 @@ async def wait_while_connected(request: web.Request, seconds: float) -> None:
     """Wait ``seconds``, or until the client has gone."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    while (left := end - loop.time()) > 0 and request.transport is not None and not request.transport.is_closing():
+    while (left := end - loop.time()) > 0 and request.transport is not None:
         await asyncio.sleep(min(left, _POLL_SECONDS))
 
 

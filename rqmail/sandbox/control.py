@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import asdict
 from ipaddress import ip_address
@@ -54,7 +55,8 @@ class Control:
         limit = int(query["limit"]) if "limit" in query else None
         mailbox = query["mailbox"].strip().lower() if "mailbox" in query else None
         mails = self._state.ledger.select(mailbox=mailbox, after=int(query.get("after", "0")), limit=limit)
-        return web.json_response([as_json(mail, wanted) for mail in mails])
+        text = await asyncio.to_thread(lambda: json.dumps([as_json(mail, wanted) for mail in mails]))
+        return web.json_response(text=text)
 
     async def stats(self, _request: web.Request) -> web.Response:
         """``GET /_sandbox/stats``."""

@@ -86,10 +86,13 @@ def test_no_token_at_all_is_said_so(graph):
 def test_a_registered_certificate_opens_the_door_and_another_does_not(control, sandbox, http):
     known, unknown = _certificate(), _certificate()
     control.configure(directory={"certificates": [known["public_certificate"]]})
-    granted = msal_application(sandbox, http, known).acquire_token_for_client(SCOPES)
-    refused = msal_application(sandbox, http, unknown).acquire_token_for_client(SCOPES)
+    forged = {**unknown, "public_certificate": known["public_certificate"]}
+    granted, refused, found_out = (
+        msal_application(sandbox, http, credential).acquire_token_for_client(SCOPES)
+        for credential in (known, unknown, forged)
+    )
     assert "access_token" in granted
-    assert refused["error_codes"] == [700027]
+    assert refused["error_codes"] == found_out["error_codes"] == [700027]
 
 
 @pytest.mark.parametrize(("status", "retry_after"), [(503, None), (429, "7"), (500, None)])

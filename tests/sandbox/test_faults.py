@@ -48,8 +48,7 @@ def test_a_hanging_call_never_answers_and_lets_go_when_the_client_does(control, 
     with pytest.raises(requests.ReadTimeout):
         graph.send_with_timeout(0.2)
     assert control.stats()["accepted"] == accepted
-    answers = [graph.send().status_code for _ in range(3)]
-    assert answers == [202] * 3
+    assert any(control.stats()["mailboxes"][SENDER]["inFlight"] == 0 for _ in range(1000))
 
 
 def test_a_hang_that_ends_cuts_the_connection(control, graph):

@@ -6,13 +6,20 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-from requests.exceptions import InvalidProxyURL, InvalidURL
+from requests.exceptions import InvalidProxyURL, InvalidSchema, InvalidURL
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, ProxyError, ReadTimeoutError
 
 from rqmail.errors import MailOutcomeUnknownError, MailTransientError
 
 #: With one of these in the chain of causes, not a byte of the request was written.
-_BEFORE_WRITING = (ConnectTimeoutError, ProxyError, ssl.SSLCertVerificationError, InvalidURL, InvalidProxyURL)
+_BEFORE_WRITING = (
+    ConnectTimeoutError,
+    ProxyError,
+    ssl.SSLCertVerificationError,
+    InvalidURL,
+    InvalidProxyURL,
+    InvalidSchema,
+)
 
 
 def error_for_exception(error: BaseException, provider: str) -> MailTransientError | MailOutcomeUnknownError:
@@ -48,8 +55,8 @@ def _why_not_connected(chain: list[BaseException]) -> str:
     for link in chain:
         if isinstance(link, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({link.verify_message}); see RQMAIL_CA_BUNDLE"
-        if isinstance(link, InvalidProxyURL | ProxyError) or "Tunnel connection failed" in str(link):
-            return "the proxy did not let us through; see HTTPS_PROXY"
+        if isinstance(link, InvalidProxyURL | InvalidSchema | ProxyError) or "Tunnel connection failed" in str(link):
+            return "the proxy is not usable or did not let us through; see HTTPS_PROXY"
         if isinstance(link, InvalidURL):
             return "the address or the certificate file it needs is not usable; see RQMAIL_CA_BUNDLE"
         if isinstance(link, NameResolutionError | socket.gaierror):

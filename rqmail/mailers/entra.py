@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -181,6 +182,8 @@ class _MsalHttp:
             url = f"{url}{'&' if '?' in url else '?'}{urlencode(params)}"
         self.last = None
         self.last = self._transport.request(method, url, headers or {}, body, limit=_ANSWER_LIMIT)
+        if self.last.status < 500:
+            json.loads(self.last.body)  # MSAL would log a body that is no JSON, and half a token with it
         return _MsalAnswer(self.last)
 
 

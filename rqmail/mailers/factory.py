@@ -31,6 +31,8 @@ from rqmail.settings import LOOPBACK_HOSTS, Settings
 _MOST_MAILERS = 4096
 _MOST_TOKEN_SOURCES = 512
 _LONGEST_CONNECT_SECONDS = 10.0
+_LONGEST_TOKEN_CONNECT_SECONDS = 5.0
+_LONGEST_TOKEN_ANSWER_SECONDS = 10.0
 
 T = TypeVar("T")
 
@@ -65,6 +67,7 @@ class MailerFactory:
         self._settings = settings
         self._limiter = limiter
         self._transport = transport or _transport(settings)
+        self._entra_transport = transport or _entra_transport(settings)
         self._token_store = token_store
         self._clock = clock
         self._busy_wait_seconds = busy_wait_seconds
@@ -158,11 +161,13 @@ class MailerFactory:
     def _graph_http(self, app: EntraApp) -> GraphHttp:
         fingerprint = _hash(app.authority, app.tenant_id, app.client_id, app.client_secret, app.certificate)
         return GraphHttp(
-            self._transport, self._token_sources.get(fingerprint, "", lambda: self._build_token_source(app))
+            self._transport,
+            self._token_sources.get(fingerprint, "", lambda: self._build_token_source(app)),
+            start_within_seconds=self._settings.send_timeout_seconds,
         )
 
     def _build_token_source(self, app: EntraApp) -> GraphTokenSource:
-        entra = Entra(app, self._transport, graph_scope(self._settings.graph_base_url), clock=self._clock)
+        entra = Entra(app, self._entra_transport, graph_scope(self._settings.graph_base_url), clock=self._clock)
         return GraphTokenSource(app, entra.grant, store=self._token_store, clock=self._clock)
 
     def _own_app(self) -> EntraApp | UnconfiguredMailer:
@@ -236,6 +241,16 @@ def _transport(settings: Settings) -> Transport:
         answer_timeout=seconds,
         ca_bundle=settings.ca_bundle,
         connections=settings.send_lanes,
+    )
+
+
+def _entra_transport(settings: Settings) -> Transport:
+    # All lanes wait for a token, so it is given up sooner than a send.
+    return Transport(
+        connect_timeout=min(_LONGEST_TOKEN_CONNECT_SECONDS, settings.send_timeout_seconds),
+        answer_timeout=min(_LONGEST_TOKEN_ANSWER_SECONDS, settings.send_timeout_seconds),
+        ca_bundle=settings.ca_bundle,
+        connections=2,
     )
 
 

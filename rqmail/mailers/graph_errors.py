@@ -169,8 +169,8 @@ def read_problem(body: bytes) -> GraphProblem:
     error = _object(_object(document).get("error"))
     inner = _object(error.get("innerError")) or _object(error.get("innererror"))
     return GraphProblem(
-        code=_text(error.get("code")),
-        inner_code=_text(inner.get("code")),
+        code=_code(error.get("code")),
+        inner_code=_code(inner.get("code")),
         message=_text(error.get("message")) or "",
         request_id=_text(inner.get("request-id")),
         client_request_id=_text(inner.get("client-request-id")),
@@ -183,6 +183,10 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _text(value: Any) -> str | None:
     return value[:1000] if isinstance(value, str) and value else None
+
+
+def _code(value: Any) -> str | None:
+    return plain(value)[:100] or None if isinstance(value, str) else None
 
 
 def _meaning_of(status: int, has_retry_after: bool, problem: GraphProblem) -> tuple[_Meaning, bool]:

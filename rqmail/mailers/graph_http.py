@@ -12,6 +12,8 @@ from uuid import uuid4
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
+from rqmail.clock import monotonic
+from rqmail.errors import MailTransientError
 from rqmail.mailers.connection_errors import error_for_exception
 from rqmail.mailers.transport import Answer, Transport
 
@@ -31,21 +33,29 @@ class TokenSource(Protocol):
 
 
 class GraphHttp:
-    """Asks Microsoft Graph and answers what it says; only a 401 is asked again, once, with a fresh token."""
+    """Asks Microsoft Graph and answers what it says; only a 401 is asked again, once, with a fresh token.
 
-    def __init__(self, transport: Transport, tokens: TokenSource) -> None:
+    No request goes out later than ``start_within_seconds`` after it was asked for, however long a token takes: whoever
+    holds a lease on a message can rely on that.
+    """
+
+    def __init__(self, transport: Transport, tokens: TokenSource, *, start_within_seconds: float = 30.0) -> None:
         self._transport = transport
         self._tokens = tokens
+        self._start_within_seconds = start_within_seconds
 
     def request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None, *, limit: int = 64 * 1024
     ) -> Answer:
         """Send one request under a fresh ``client-request-id``; without an answer raises the fitting ``MailError``."""
+        latest = monotonic() + self._start_within_seconds
         token = self._tokens.token()
+        _not_after(latest)
         answer = self._send(method, url, headers, body, token=token, limit=limit)
         if answer.status == 401:
             claims = claims_demanded(answer.headers.get("WWW-Authenticate"))
             fresh = self._tokens.renewed(token, claims)
+            _not_after(latest)
             answer = self._send(method, url, headers, body, token=fresh, limit=limit)
         return answer
 
@@ -60,11 +70,18 @@ class GraphHttp:
             "Prefer": 'IdType="ImmutableId"',
         }
         try:
-            return self._transport.request(method, url, headers, body, limit=limit)
+            answer = self._transport.request(method, url, headers, body, limit=limit)
         except (RequestException, HTTPError, OSError) as error:
             failure = error_for_exception(error, "Microsoft Graph")
             failure.client_request_id = headers["client-request-id"]
             raise failure from error
+        answer.headers.setdefault("client-request-id", headers["client-request-id"])
+        return answer
+
+
+def _not_after(latest: float) -> None:
+    if monotonic() > latest:
+        raise MailTransientError("It took too long to get a token for Microsoft Graph. Nothing was sent.")
 
 
 def claims_demanded(www_authenticate: str | None) -> str | None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import http.client
 import io
+from collections.abc import Callable
 from http.client import HTTPException
 from socket import SocketIO, socket
 from typing import TYPE_CHECKING, Any
 
 from requests.adapters import HTTPAdapter
 from requests.exceptions import InvalidURL
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
@@ -71,8 +72,18 @@ class _Answer(http.client.HTTPResponse):
         super().__init__(_DeadlineSocket(sock), *args, **kwargs)  # type: ignore[arg-type]
 
 
-def _not_connected(connection: HTTPConnection, error: Exception) -> NewConnectionError:
-    return NewConnectionError(connection, f"no usable connection: {error}")
+def _connect(connection: _PlainConnection | _TlsConnection, connect: Callable[[], None]) -> None:
+    """Connect within the connect timeout, all addresses and the handshake together, or raise what says so."""
+    began = monotonic()
+    try:
+        connect()
+    except ConnectTimeoutError:
+        raise
+    except (OSError, HTTPError, HTTPException, ValueError) as error:
+        raise NewConnectionError(connection, f"no usable connection: {error}") from error
+    if connection.timeout is not None and monotonic() - began > connection.timeout:
+        connection.close()
+        raise ConnectTimeoutError(connection, "connected too late")
 
 
 class _PlainConnection(HTTPConnection):
@@ -80,12 +91,7 @@ class _PlainConnection(HTTPConnection):
     parked_at = 0.0
 
     def connect(self) -> None:
-        try:
-            super().connect()
-        except ConnectTimeoutError:
-            raise
-        except (OSError, HTTPError, HTTPException, ValueError) as error:
-            raise _not_connected(self, error) from error
+        _connect(self, super().connect)
 
 
 class _TlsConnection(HTTPSConnection):
@@ -93,12 +99,7 @@ class _TlsConnection(HTTPSConnection):
     parked_at = 0.0
 
     def connect(self) -> None:
-        try:
-            super().connect()
-        except ConnectTimeoutError:
-            raise
-        except (OSError, HTTPError, HTTPException, ValueError) as error:
-            raise _not_connected(self, error) from error
+        _connect(self, super().connect)
 
 
 def _fresh(connection: BaseHTTPConnection) -> BaseHTTPConnection:
@@ -151,7 +152,8 @@ class PoolAdapter(HTTPAdapter):
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
         """Answer the manager that hands out pools behind a proxy."""
         manager = super().proxy_manager_for(*args, **kwargs)
-        manager.pool_classes_by_scheme = _POOLS
+        if isinstance(manager, ProxyManager):  # a SOCKS manager has pools of its own kind
+            manager.pool_classes_by_scheme = _POOLS
         return manager
 
     def cert_verify(self, *args: Any, **kwargs: Any) -> None:

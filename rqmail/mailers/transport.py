@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ from urllib3.exceptions import HTTPError
 
 from rqmail.mailers.per_process import PerProcess
 from rqmail.mailers.pool import PoolAdapter
+from rqmail.settings import LOOPBACK_HOSTS
 
 _CHUNK = 16 * 1024
 
@@ -23,7 +24,7 @@ class Answer:
     """What a server said; ``headers`` ignore case, ``body`` is cut off at the limit asked for."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: MutableMapping[str, str]
     body: bytes
 
 
@@ -31,8 +32,8 @@ class Transport:
     """Sends requests for all mailers of a process, from any thread.
 
     Stands on requests' adapter rather than its session: no cookies, no redirects, and nothing from the environment but
-    the proxy, which is looked up once per host. ``connect_timeout`` bounds connecting and each write,
-    ``answer_timeout`` the whole answer. ``ca_bundle`` replaces the trusted certificates.
+    the proxy, which is looked up once per host (loopback has none). ``connect_timeout`` bounds connecting and each
+    write, ``answer_timeout`` the whole answer. ``ca_bundle`` replaces the trusted certificates.
     """
 
     def __init__(
@@ -86,5 +87,6 @@ class Transport:
         host = f"{parts.scheme}://{parts.netloc}"
         proxies = self._proxies.get(host)
         if proxies is None:
-            proxies = self._proxies[host] = dict(get_environ_proxies(host))
+            proxies = {} if parts.hostname in LOOPBACK_HOSTS else dict(get_environ_proxies(host))
+            self._proxies[host] = proxies
         return proxies

@@ -268,6 +268,12 @@ def test_a_discovery_that_is_none_is_refused_in_words(grant, body):
     refused(grant, EntraScript(discovery=(200, body)), MailAuthError)
 
 
+def test_a_token_cut_in_half_is_not_logged(grant, caplog):
+    refused(grant, EntraScript((200, {}, b'{"access_token": "eyJ.half')), MailAuthError)
+
+    assert "eyJ" not in caplog.text
+
+
 def test_an_entra_that_cannot_be_reached_is_transient_and_never_an_unknown_outcome(entra_at):
     url = refused_url().replace("http:", "https:")
     with pytest.raises(MailTransientError, match=r"connection refused.*Nothing was sent"):

@@ -11,7 +11,8 @@ from kiota_serialization_json.json_parse_node import JsonParseNode
 from msgraph.generated.users.item.send_mail.send_mail_post_request_body import SendMailPostRequestBody
 
 from mailers.servers import Script, serving
-from rqmail.errors import MailAuthError, MailError, MailRejectedError, MailThrottledError
+from rqmail.errors import MailAuthError, MailError, MailRejectedError, MailThrottledError, MailTransientError
+from rqmail.mailers import graph_http
 from rqmail.mailers.graph import ID_PROPERTY, LARGEST_REQUEST, MicrosoftGraphMailer, encode_message
 from rqmail.mailers.graph_http import GraphHttp, claims_demanded
 
@@ -220,3 +221,32 @@ def test_no_error_of_a_send_tells_the_token_or_an_address(mail, mailer_on):
         for text in (str(caught.value), repr(caught.value)):
             assert SECRET not in text
             assert "example" not in text
+
+
+def test_an_error_carries_our_own_id_where_graph_does_not_repeat_it(mail, mailer_on):
+    script = Script([(400, {}, b"")])
+    with serving(script) as url, pytest.raises(MailRejectedError) as caught:
+        mailer_on(url).send(mail)
+
+    assert caught.value.client_request_id == script.asked[0].headers["client-request-id"]
+
+
+@pytest.mark.parametrize("slow", ["token", "renewed"])
+def test_a_token_that_took_too_long_is_not_followed_by_a_send(mail, transport, monkeypatch, slow):
+    seconds = [0.0]
+    monkeypatch.setattr(graph_http, "monotonic", lambda: seconds[0])
+
+    class SlowTokens(Tokens):
+        def token(self):
+            seconds[0] += 31 if slow == "token" else 1
+            return super().token()
+
+        def renewed(self, refused, claims):
+            seconds[0] += 31
+            return super().renewed(refused, claims)
+
+    script = Script([(401, {}, b""), ACCEPTED])
+    with serving(script) as url, pytest.raises(MailTransientError, match="Nothing was sent"):
+        MicrosoftGraphMailer(GraphHttp(transport, SlowTokens()), url, "a@b.example").send(mail)
+
+    assert len(script.asked) == (0 if slow == "token" else 1)

@@ -254,3 +254,11 @@ def test_retry_after_is_taken_in_both_forms_and_only_when_it_makes_sense(now, va
     headers = {} if value is None else {"retry-after": value}
 
     assert error_for_answer(429, headers, b"", now).retry_after == seconds
+
+
+def test_a_code_that_is_no_code_is_made_harmless(now):
+    error = error_for_answer(400, {}, body("zoe@example.org\r\n" + "x" * 5000), now)
+
+    assert "zoe" not in str(error)
+    assert "\n" not in str(error)
+    assert len(error.code) <= 100

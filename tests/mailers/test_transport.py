@@ -8,6 +8,7 @@ import ssl
 import threading
 
 import pytest
+from urllib3.util import connection
 
 from mailers.servers import Script, behaving, bundle_of, read_request, refused_url, reset, serving
 from rqmail.errors import MailOutcomeUnknownError, MailTransientError
@@ -76,20 +77,49 @@ def test_a_ca_bundle_that_is_gone_is_certainly_not_sent(mail, tmp_path):
 
 def test_a_tls_handshake_that_never_ends_is_certainly_not_sent(mail):
     over = threading.Event()
-    with behaving(lambda connection: over.wait(5)) as url:
+    with behaving(lambda peer: over.wait(5)) as url:
         certain(url.replace("http:", "https:"), mail, "within the timeout", impatient(connect_timeout=0.3))
         over.set()
 
 
 def test_a_reset_during_the_tls_handshake_is_certainly_not_sent(mail):
-    with behaving(lambda connection: (connection.recv(10), reset(connection))) as url:
+    with behaving(lambda peer: (peer.recv(10), reset(peer))) as url:
         certain(url.replace("http:", "https:"), mail, "Could not connect")
 
 
+def test_a_connection_that_came_too_late_is_not_used(mail, monkeypatch):
+    seconds = [0.0]
+
+    def slowly(*arguments, **options):
+        seconds[0] += 3
+        return connect(*arguments, **options)
+
+    connect = connection.create_connection
+    monkeypatch.setattr(connection, "create_connection", slowly)
+    monkeypatch.setattr(pool, "monotonic", lambda: seconds[0])
+    script = Script([(202, {}, b"")])
+    with serving(script) as url:
+        certain(url, mail, "within the timeout", impatient(connect_timeout=2))
+
+    assert script.asked == []
+
+
+def test_loopback_is_reached_without_the_proxy(mail, transport, monkeypatch):
+    for variable in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(variable, refused_url())
+    with serving(Script([(202, {}, b"")])) as url:
+        send_through(transport, url, mail)
+
+
+def test_a_proxy_of_a_kind_we_cannot_use_is_certainly_not_sent(mail, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1")
+    certain("https://graph.invalid", mail, "Could not connect.*HTTPS_PROXY")
+
+
 def test_a_proxy_that_refuses_is_certainly_not_sent(mail, monkeypatch):
-    def refuse(connection):
-        connection.recv(65536)
-        connection.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+    def refuse(peer):
+        peer.recv(65536)
+        peer.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
 
     with behaving(refuse) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy)
@@ -102,18 +132,18 @@ def test_a_proxy_that_is_not_there_is_certainly_not_sent(mail, monkeypatch):
 
 
 def test_a_reset_after_the_request_leaves_the_outcome_unknown(mail):
-    with behaving(lambda connection: (read_request(connection), reset(connection))) as url:
+    with behaving(lambda peer: (read_request(peer), reset(peer))) as url:
         unknown(url, mail, "broke before an answer")
 
 
 def test_a_close_without_a_byte_of_answer_leaves_the_outcome_unknown(mail):
-    with behaving(lambda connection: connection.close()) as url:
+    with behaving(lambda peer: peer.close()) as url:
         unknown(url, mail, "broke before an answer")
 
 
 def test_no_answer_in_time_leaves_the_outcome_unknown(mail):
     over = threading.Event()
-    with behaving(lambda connection: (read_request(connection), over.wait(5))) as url:
+    with behaving(lambda peer: (read_request(peer), over.wait(5))) as url:
         unknown(url, mail, "did not answer in time")
         over.set()
 
@@ -121,10 +151,10 @@ def test_no_answer_in_time_leaves_the_outcome_unknown(mail):
 def test_an_answer_that_drips_is_cut_off_at_the_one_deadline(mail):
     drips = threading.Event()
 
-    def drip(connection):
-        read_request(connection)
+    def drip(peer):
+        read_request(peer)
         for byte in b"HTTP/1.1 202 Accepted\r\n" + b"X-Slow: " + b"x" * 1000:
-            connection.sendall(bytes([byte]))
+            peer.sendall(bytes([byte]))
             if drips.wait(0.02):
                 return
 
@@ -137,7 +167,7 @@ def test_an_answer_that_drips_is_cut_off_at_the_one_deadline(mail):
     "garbage", [b"\x16\x03\x01 what is this\r\n\r\n", b"HTTP/1.1 two hundred\r\n\r\n", b"\r\n" * 9]
 )
 def test_garbage_instead_of_an_answer_leaves_the_outcome_unknown(mail, garbage):
-    with behaving(lambda connection: (read_request(connection), connection.sendall(garbage))) as url:
+    with behaving(lambda peer: (read_request(peer), peer.sendall(garbage))) as url:
         unknown(url, mail, "may have been accepted")
 
 
@@ -152,12 +182,12 @@ def test_garbage_instead_of_an_answer_leaves_the_outcome_unknown(mail, garbage):
 )
 def test_a_202_is_success_however_broken_its_body(mail, rest):
     answer = b"HTTP/1.1 202 Accepted\r\n" + rest
-    with behaving(lambda connection: (read_request(connection), connection.sendall(answer))) as url:
+    with behaving(lambda peer: (read_request(peer), peer.sendall(answer))) as url:
         send_through(impatient(), url, mail)
 
 
 def test_a_failure_somebody_was_handling_before_does_not_make_this_one_certain(mail):
-    with behaving(lambda connection: (read_request(connection), reset(connection))) as url:
+    with behaving(lambda peer: (read_request(peer), reset(peer))) as url:
         try:
             send_through(impatient(), refused_url(), mail)
         except MailTransientError:
@@ -177,11 +207,11 @@ def test_a_kept_connection_the_server_has_closed_is_replaced_before_it_is_used(m
     closed = threading.Event()
     served = []
 
-    def serve_one(connection):
-        served.append(read_request(connection))
-        connection.sendall(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
-        connection.shutdown(socket.SHUT_RDWR)
-        connection.close()
+    def serve_one(peer):
+        served.append(read_request(peer))
+        peer.sendall(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+        peer.shutdown(socket.SHUT_RDWR)
+        peer.close()
         closed.set()
 
     with behaving(serve_one) as url:

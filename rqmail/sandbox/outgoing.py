@@ -16,6 +16,7 @@ from rqmail.sandbox.state import SandboxState
 _ADDRESS = re.compile(r"[^\s@<>()\[\],;:\\\"]+@[^\s@<>()\[\],;:\\\"]+\.[^\s@<>()\[\],;:\\\".]+")
 _RECIPIENTS = ("toRecipients", "ccRecipients", "bccRecipients")
 _RQMAIL_HEADER = "x-rqmail-id"
+_RQMAIL_PROPERTIES = (" name rqmail-id", " name x-rqmail-id")
 
 
 def check_headers(message: dict[str, Any]) -> None:
@@ -145,7 +146,7 @@ def _rqmail_id(message: dict[str, Any]) -> str | None:
         if header["name"].lower() == _RQMAIL_HEADER:
             return str(header.get("value", ""))
     for entry in message.get("singleValueExtendedProperties", []):
-        if entry["id"].lower().endswith(f"name {_RQMAIL_HEADER}"):
+        if entry["id"].lower().endswith(_RQMAIL_PROPERTIES):
             return str(entry.get("value", ""))
     return None
 

@@ -35,8 +35,9 @@ def test_a_json_mail_is_accepted_and_written_down_whole(control, graph):
     assert mail["requestId"] == answer.headers["request-id"]
 
 
-def test_our_id_is_read_from_an_extended_property_too(control, graph):
-    key = "String {66f5a359-4659-4830-9070-00047ec6ac6e} Name x-rqmail-id"
+@pytest.mark.parametrize("name", ["rqmail-id", "x-rqmail-id"])
+def test_our_id_is_read_from_an_extended_property_too(control, graph, name):
+    key = f"String {{66f5a359-4659-4830-9070-00047ec6ac6e}} Name {name}"
     assert graph.send(singleValueExtendedProperties=[{"id": key, "value": "m-2"}]).status_code == 202
     assert control.accepted()[0]["rqmailId"] == "m-2"
 

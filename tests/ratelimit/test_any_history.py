@@ -9,12 +9,12 @@ import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ratelimit.reference import DAY, MINUTE, SLOT, Call, Model
-from support.clock import MovableClock
 
+from ratelimit.reference import DAY, MINUTE, SLOT, Call, Model
 from rqmail.clock import from_epoch_ms
 from rqmail.ratelimit.limiter import Denial, MailRateLimiter, Reservation
 from rqmail.ratelimit.limits import RateLimits
+from support.clock import MovableClock
 
 MAILBOX = "info@example.org"
 LEASE_MS = 120_000

@@ -178,7 +178,7 @@ class Administration:
         """Answer one tenant's mail setting."""
         return _tenant_view(_tenant_row(key))
 
-    def add_tenant(self, key: str, provider: str = Provider.DEFAULT.value, **fields: str | None) -> TenantView:
+    def add_tenant(self, key: str, provider: str | None = Provider.DEFAULT.value, **fields: str | None) -> TenantView:
         """Add a tenant's mail setting; ``fields`` as in :meth:`set_tenant`. ``ConflictError`` when the key is taken."""
         now = self._clock()
         row = {"key": _checked_key(key), **self._tenant_changes({"provider": provider, **fields})}

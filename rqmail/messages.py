@@ -91,6 +91,11 @@ def find(wanted: Filter, *, limit: int = 50, after: str | None = None) -> list[M
     return [MessageLine(**_line_fields(row)) for row in listing.find(wanted, limit=limit, after=after)]
 
 
+def count(wanted: Filter) -> int:
+    """Count the matching messages."""
+    return listing.count(wanted)
+
+
 def cancel(message_id: str) -> MessageView:
     """Cancel a message that has not begun; raises ``ConflictError`` when it has."""
     return _moved(message_id, Message.cancel([message_id]), "cancelled")

@@ -1,0 +1,147 @@
+"""System mailboxes: who may send, and how much."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from rqmail.bootstrap import application
+from rqmail.cli.parameters import Duration, Limit
+from rqmail.cli.printing import json_option, print_json
+from rqmail.terminal import console, moment, plain, table
+
+_FIELDS = {"per_minute": "rate_limit_per_minute", "recipients_per_day": "rate_limit_recipients_per_day"}
+
+
+@click.group()
+def mailbox() -> None:
+    """System mailboxes and their limits."""
+
+
+@mailbox.command("list")
+@json_option
+def list_(*, json_: bool) -> None:
+    """List the mailboxes and their limits; `rqmail status` shows what is used of them."""
+    app = application()
+    views = app.administration.mailboxes()
+    if json_:
+        print_json(views)
+        return
+    shown = table("key", "address", "per minute", "recipients/day", "paused", right=("per minute", "recipients/day"))
+    defaults = app.overview.defaults
+    for view in views:
+        shown.add_row(
+            view.key,
+            view.address,
+            _limit(view.rate_limit_per_minute, defaults.per_minute),
+            _limit(view.rate_limit_recipients_per_day, defaults.recipients_per_day),
+            plain(f"{moment(view.paused_until, app.clock())}: {view.pause_reason}" if view.paused_until else ""),
+        )
+    console().print(shown)
+
+
+@mailbox.command(epilog="Example: rqmail mailbox add news --address nieuws@voorbeeld.nl --per-minute 20")
+@click.argument("key")
+@click.option("--address", required=True, help="The mail address of the mailbox.")
+@click.option("--per-minute", type=Limit(), default="default", help="sendMail calls a minute.")
+@click.option("--recipients-per-day", type=Limit(), default="default", help="Recipients in 24 hours.")
+@json_option
+def add(key: str, address: str, per_minute: int | str, recipients_per_day: int | str, *, json_: bool) -> None:
+    """Add a mailbox named KEY."""
+    view = application().administration.add_mailbox(
+        key, address, **_limits(per_minute=per_minute, recipients_per_day=recipients_per_day)
+    )
+    _done(view, f"Mailbox {key} was added.", json_=json_)
+
+
+@mailbox.command("set", epilog="Example: rqmail mailbox set news --per-minute default")
+@click.argument("key")
+@click.option("--address", help="Another mail address.")
+@click.option("--per-minute", type=Limit(), help="sendMail calls a minute; `default` for none of its own.")
+@click.option("--recipients-per-day", type=Limit(), help="Recipients in 24 hours; `default` for none of its own.")
+@json_option
+def set_(
+    key: str, address: str | None, per_minute: int | str | None, recipients_per_day: int | str | None, *, json_: bool
+) -> None:
+    """Change a mailbox; what is left out stays. Every process obeys within a second or two."""
+    changes: dict[str, Any] = _limits(per_minute=per_minute, recipients_per_day=recipients_per_day)
+    if address is not None:
+        changes["address"] = address
+    if not changes:
+        raise click.UsageError("Nothing to change: give --address, --per-minute or --recipients-per-day.")
+    _done(application().administration.set_mailbox(key, **changes), f"Mailbox {key} was changed.", json_=json_)
+
+
+@mailbox.command(epilog='Example: rqmail mailbox pause news --reason "wrong list" --duration 2h')
+@click.argument("key")
+@click.option("--reason", required=True, help="Why; shown wherever somebody asks.")
+@click.option("--duration", type=Duration(), help="For how long (90s, 5m, 2h, 3d); otherwise until it is resumed.")
+@json_option
+def pause(key: str, reason: str, duration: timedelta | None, *, json_: bool) -> None:
+    """Send nothing from a mailbox for a while; its mail waits."""
+    view = application().administration.pause_mailbox(key, reason=reason, duration=duration)
+    _done(
+        view, f"Mailbox {key} is paused {'for ' + str(duration) if duration else 'until it is resumed'}.", json_=json_
+    )
+
+
+@mailbox.command()
+@click.argument("key")
+@json_option
+def resume(key: str, *, json_: bool) -> None:
+    """End a pause, a person's or one after errors of the provider."""
+    _done(application().administration.resume_mailbox(key), f"Mailbox {key} sends again.", json_=json_)
+
+
+@mailbox.command()
+@click.argument("key")
+@json_option
+def reset(key: str, *, json_: bool) -> None:
+    """Forget what was counted against a mailbox's budget. Exchange does not forget: use it for tests only."""
+    _done(application().administration.reset_mailbox(key), f"Mailbox {key} starts with its full budget.", json_=json_)
+
+
+@mailbox.command()
+@click.argument("key")
+def delete(key: str) -> None:
+    """Remove a mailbox; refused while mail of it waits."""
+    application().administration.delete_mailbox(key)
+    click.echo(f"Mailbox {key} was removed.")
+
+
+@mailbox.command()
+@click.argument("key")
+@json_option
+def explain(key: str, *, json_: bool) -> None:
+    """Say why mail of a mailbox goes out or does not, and what is left of its budget."""
+    app = application()
+    status = app.overview.mailbox(key)
+    if json_:
+        print_json(status)
+        return
+    out = console()
+    out.print(status.explanation)
+    if status.budget is None:
+        return
+    for name, window in (("minute", status.budget.per_minute), ("24 h", status.budget.recipients_per_day)):
+        out.print(f"  {name:>7}: {window.used:,} of {window.limit:,} used, {window.remaining:,} left ({window.source})")
+    out.print(f"  at once: {status.budget.in_flight} of {status.budget.in_flight_limit} in flight")
+    if status.done_on is not None:
+        out.print(f"     done: about {moment(status.done_on, app.clock())}")
+
+
+def _limits(**given: int | str | None) -> dict[str, Any]:
+    return {_FIELDS[name]: None if value == "default" else value for name, value in given.items() if value is not None}
+
+
+def _limit(own: int | None, default: int) -> str:
+    return f"{default:,} (default)" if own is None else f"{own:,}"
+
+
+def _done(view: object, text: str, *, json_: bool) -> None:
+    if json_:
+        print_json(view)
+    else:
+        click.echo(text)

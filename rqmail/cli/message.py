@@ -1,0 +1,198 @@
+"""Messages: looked at, cancelled, sent again, decided about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import click
+
+from rqmail import messages
+from rqmail.bootstrap import application
+from rqmail.cli.parameters import sender, sender_options
+from rqmail.cli.printing import json_option, print_json
+from rqmail.messages import Filter, MessageView
+from rqmail.models.message import MessageStatus
+from rqmail.terminal import console, moment, plain, table
+
+_STATES = click.Choice(
+    ["SCHEDULED", "QUEUED", "SENDING", "SENT", "ERROR", "UNKNOWN", "CANCELLED", "EXPIRED"], case_sensitive=False
+)
+
+
+def _filter_options(function: Any) -> Any:
+    for option in (
+        click.option("--subject", metavar="TEXT", help="Only with this in the subject."),
+        click.option("--recipient", metavar="ADDRESS", help="Only to this address."),
+        sender_options,
+        click.option("--status", type=_STATES, help="Only in this state."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group()
+def message() -> None:
+    """Messages and what may be done to them."""
+
+
+@message.command()
+@click.argument("message_id", metavar="ID")
+@json_option
+def show(message_id: str, *, json_: bool) -> None:
+    """Show one message: where it is, why, and every attempt to send it."""
+    app = application()
+    view = messages.show(message_id)
+    if json_:
+        print_json(view)
+    else:
+        _print_view(view, app.clock())
+
+
+@message.command("list", epilog="Example: rqmail message list --status ERROR --mailbox news --limit 20")
+@_filter_options
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--after", metavar="ID", help="Begin after this message: the last one of the page before.")
+@json_option
+def list_(limit: int, after: str | None, *, json_: bool, **wanted: Any) -> None:
+    """List messages, newest first."""
+    now = application().clock()
+    lines = messages.find(_filter(**wanted), limit=limit, after=after)
+    if json_:
+        print_json(lines)
+        return
+    shown = table("id", "status", "sender", "scheduled", "tries", "subject", "why", right=("tries",))
+    for line in lines:
+        why = line.last_error or line.waiting_for or ""
+        shown.add_row(
+            line.id,
+            line.status.value,
+            line.sender,
+            moment(line.sent_on or line.scheduled_on, now),
+            str(line.attempts),
+            plain(line.subject),
+            plain(why),
+        )
+    console().print(shown)
+
+
+@message.command(epilog="Example: rqmail message cancel --all --mailbox news --dry-run")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--all", "all_", is_flag=True, help="Everything that matches the options.")
+@_filter_options
+@click.option("--dry-run", is_flag=True, help="Only count what would be cancelled.")
+@json_option
+def cancel(ids: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **wanted: Any) -> None:
+    """Cancel messages that have not begun to be sent."""
+    application()
+    _act(
+        ids,
+        "cancelled",
+        one=messages.cancel,
+        many=lambda found: messages.cancel_all(found, dry_run=dry_run),
+        wanted=wanted,
+        all_=all_,
+        dry_run=dry_run,
+        json_=json_,
+    )
+
+
+@message.command(epilog="Example: rqmail message requeue --all --status ERROR")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--all", "all_", is_flag=True, help="Everything that matches the options.")
+@_filter_options
+@click.option("--dry-run", is_flag=True, help="Only count what would be sent again.")
+@json_option
+def requeue(ids: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **wanted: Any) -> None:
+    """Send again, from the first attempt on, what ended in ERROR, CANCELLED or EXPIRED."""
+    now = application().clock()
+    _act(
+        ids,
+        "scheduled again",
+        one=lambda message_id: messages.requeue(message_id, now),
+        many=lambda found: messages.requeue_all(found, now, dry_run=dry_run),
+        wanted=wanted,
+        all_=all_,
+        dry_run=dry_run,
+        json_=json_,
+    )
+
+
+@message.command(epilog="Example: rqmail message resolve 0190… sent")
+@click.argument("message_id", metavar="ID")
+@click.argument("decision", type=click.Choice(["sent", "resend", "discard"]))
+@json_option
+def resolve(message_id: str, decision: str, *, json_: bool) -> None:
+    """Decide about an UNKNOWN message: it was sent, it is to be sent again, or it is discarded."""
+    view = messages.resolve(message_id, messages.Decision(decision), application().clock())
+    if json_:
+        print_json(view)
+    else:
+        click.echo(f"{view.id} is {view.status.value}.")
+
+
+def _act(
+    ids: tuple[str, ...],
+    what: str,
+    *,
+    one: Callable[[str], MessageView],
+    many: Callable[[Filter], int],
+    wanted: dict[str, Any],
+    all_: bool,
+    dry_run: bool,
+    json_: bool,
+) -> None:
+    """Act on the ids one by one, or with ``--all`` on whatever matches."""
+    filtered = any(value is not None for value in wanted.values())
+    if all_ == bool(ids):
+        raise click.UsageError("Give message ids, or --all with options that say which.")
+    if ids and (filtered or dry_run):
+        raise click.UsageError("Options that choose messages, and --dry-run, belong to --all.")
+    count = many(_filter(**wanted)) if all_ else len([one(message_id) for message_id in ids])
+    if json_:
+        print_json({"count": count, "dryRun": dry_run})
+    else:
+        click.echo(f"{count:,} messages {'would be' if dry_run else 'were'} {what}.")
+
+
+def _filter(
+    status: str | None, mailbox: str | None, tenant: str | None, recipient: str | None, subject: str | None
+) -> Filter:
+
+    return Filter(
+        status=None if status is None else MessageStatus(status.upper()),
+        sender=None if mailbox is tenant is None else sender(mailbox, tenant),
+        recipient=recipient,
+        subject=subject,
+    )
+
+
+def _print_view(view: MessageView, now: datetime) -> None:
+
+    out = console()
+    fields = {
+        "id": view.id,
+        "status": view.status.value + (f", waits for {view.waiting_for}" if view.waiting_for else ""),
+        "sender": view.sender,
+        "subject": view.subject,
+        "created": moment(view.created_on, now),
+        "requested": moment(view.requested_on, now),
+        "scheduled": moment(view.scheduled_on, now),
+        "expires": moment(view.expires_on, now),
+        "sent": moment(view.sent_on, now),
+        "tries": f"{view.attempts} (and put off {view.deferrals} times)",
+        "error": view.last_error,
+    }
+    for kind in ("to", "cc", "bcc"):
+        shown = [f"{to.name} <{to.address}>" if to.name else to.address for to in view.recipients if to.kind == kind]
+        fields[kind] = ", ".join(shown)
+    for name, value in fields.items():
+        if value:
+            out.print(f"{name:>10}  {plain(value)}")
+    if view.history:
+        attempts = table("when", "outcome", "ms", "status", "code", "request-id", "detail", right=("ms", "status"))
+        for entry in reversed(view.history):
+            names = ("at", "outcome", "durationMs", "status", "code", "requestId", "detail")
+            attempts.add_row(*(plain(entry.get(name)) for name in names))
+        out.print(attempts)

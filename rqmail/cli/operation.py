@@ -1,0 +1,75 @@
+"""Setting up, looking after and cleaning up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import click
+
+from rqmail.bootstrap import application
+from rqmail.cli.checkup import check_everything
+from rqmail.cli.errors import FAILED
+from rqmail.cli.parameters import Duration
+from rqmail.cli.printing import json_option, print_json
+from rqmail.models.migrate import migrate
+from rqmail.scheduler import register_ticks
+from rqmail.terminal import console, plain, table
+
+
+@click.command()
+@json_option
+def init(*, json_: bool) -> None:
+    """Create or update the tables and register the ticks. Safe to repeat; run it after every update."""
+    app = application()
+    applied = migrate()
+    registered = register_ticks(app)
+    if json_:
+        print_json({"migrations": applied, "ticks": registered})
+    else:
+        click.echo(f"Tables: {', '.join(applied) or 'up to date'}.\nTicks: {', '.join(registered) or 'registered'}.")
+
+
+@click.command()
+@json_option
+def dispatch(*, json_: bool) -> None:
+    """Do one pass: hand what can be sent now to the workers."""
+    report = application().dispatcher.tick()
+    if json_:
+        print_json(report)
+    elif report.skipped:
+        click.echo("Another process is dispatching at this moment.")
+    else:
+        click.echo(
+            f"{report.claimed:,} messages were handed over in {report.jobs:,} jobs;"
+            f" {report.senders_waiting} of {report.senders_due} senders with due mail have no budget now."
+        )
+
+
+@click.command()
+@json_option
+def doctor(*, json_: bool) -> None:
+    """Check everything mail needs, and say what to do about what is missing. Exits with 1 when an error is found."""
+    findings = check_everything()
+    if json_:
+        print_json({"checks": findings})
+    else:
+        shown = table("check", "", "finding", "what to do")
+        for one in findings:
+            shown.add_row(one.name, one.level, plain(one.text), plain(one.advice))
+        console().print(shown)
+    if any(one.level == "error" for one in findings):
+        raise click.exceptions.Exit(FAILED)
+
+
+@click.command(epilog="Example: rqmail purge --older-than 90d --dry-run")
+@click.option("--older-than", type=Duration(), required=True, help="How long ago they came to their end: 90d.")
+@click.option("--dry-run", is_flag=True, help="Only count them.")
+@json_option
+def purge(older_than: timedelta, *, dry_run: bool, json_: bool) -> None:
+    """Delete messages that came to their end (sent, failed, cancelled, expired) long ago."""
+    retention = application().retention
+    count = retention.count(older_than) if dry_run else retention.purge(older_than)
+    if json_:
+        print_json({"count": count, "dryRun": dry_run})
+    else:
+        click.echo(f"{count:,} messages {'would be' if dry_run else 'were'} deleted.")

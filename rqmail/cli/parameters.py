@@ -1,0 +1,67 @@
+"""What can be typed for a parameter: durations, limits, senders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Duration(click.ParamType[timedelta]):
+    """A length of time: ``90s``, ``5m``, ``2h``, ``3d``."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Read a number and its unit."""
+        if isinstance(value, timedelta):
+            return value
+        match = re.fullmatch(r"(\d{1,6})([smhd])", str(value).strip(), re.ASCII)
+        if match is None:
+            self.fail(f"{value!r} is no duration; write 90s, 5m, 2h or 3d.", param, ctx)
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+class Limit(click.ParamType[int | str]):
+    """A whole number, or ``default`` for none of its own."""
+
+    name = "number|default"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Read the number; whether it is allowed is decided where every caller is checked."""
+        if value == "default":
+            return "default"
+        if not re.fullmatch(r"[+-]?\d{1,12}", str(value), re.ASCII):
+            self.fail(f"{value!r} is no whole number; `default` goes back to the default.", param, ctx)
+        return int(value)
+
+
+def sender_options(function: _F) -> _F:
+    """Add ``--mailbox`` and ``--tenant``."""
+    tenant = click.option("--tenant", metavar="KEY", help="Of this tenant.")
+    mailbox = click.option("--mailbox", metavar="KEY", help="Of this system mailbox.")
+    return mailbox(tenant(function))
+
+
+def sender(mailbox: str | None, tenant: str | None) -> str:
+    """Name the sender that was chosen, as messages carry it; neither is the default one."""
+    if mailbox is not None and tenant is not None:
+        raise click.UsageError("--mailbox and --tenant exclude each other.")
+    if mailbox is not None:
+        return f"mailbox:{mailbox}"
+    return "default" if tenant is None else f"tenant:{tenant}"
+
+
+def secret_from(path: str | None) -> str | None:
+    """Read a secret from a file, or from standard input for ``-``: on the command line everybody could see it."""
+    if path is None:
+        return None
+    text = click.get_text_stream("stdin").read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    return text.strip()

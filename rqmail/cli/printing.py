@@ -1,0 +1,23 @@
+"""What commands print for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from rqmail.jsonable import as_json
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def json_option(function: _F) -> _F:
+    """Add ``--json`` to a command."""
+    return click.option("--json", "json_", is_flag=True, help="Print JSON for programs.")(function)
+
+
+def print_json(value: object, *, one_line: bool = False) -> None:
+    """Print a value of the read side as JSON."""
+    click.echo(json.dumps(as_json(value), ensure_ascii=False, indent=None if one_line else 2))

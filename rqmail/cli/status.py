@@ -1,0 +1,55 @@
+"""Looking at the whole: ``status`` once or every few seconds, ``top`` live."""
+
+from __future__ import annotations
+
+import time
+
+import click
+from rich.live import Live
+
+from rqmail.board import board
+from rqmail.bootstrap import application
+from rqmail.cli.errors import FAILED
+from rqmail.cli.printing import json_option, print_json
+from rqmail.terminal import console
+
+
+@click.command(epilog="Example: rqmail status -i 5")
+@click.option("-i", "--interval", type=click.FloatRange(min=0.2), metavar="SEC", help="Look again every so often.")
+@json_option
+def status(interval: float | None, *, json_: bool) -> None:
+    """Show messages by status, mailboxes with their budgets, when they are done, and what is wrong.
+
+    Exits with 1 when something keeps mail from going out: Redis not there, or mail overdue by a minute while nothing
+    dispatches it or no worker runs. Failed and undecided messages and paused mailboxes are told, but are no failure.
+    """
+    overview = application().overview
+    while True:
+        now = overview.status()
+        if json_:
+            print_json(now, one_line=interval is not None)
+        else:
+            out = console()
+            if interval is not None and out.is_terminal:
+                out.clear()
+            out.print(board(now))
+        if interval is None:
+            break
+        time.sleep(interval)
+    if now.is_wrong:
+        raise click.exceptions.Exit(FAILED)
+
+
+@click.command()
+@click.option("-i", "--interval", type=click.FloatRange(min=0.2), default=1.0, show_default=True, metavar="SEC")
+def top(interval: float) -> None:
+    """Watch it live, until Ctrl-C."""
+    overview = application().overview
+    out = console()
+    with Live(board(overview.status()), console=out, screen=out.is_terminal, auto_refresh=False) as live:
+        try:
+            while True:
+                time.sleep(interval)
+                live.update(board(overview.status()), refresh=True)
+        except KeyboardInterrupt:
+            return

@@ -1,0 +1,108 @@
+"""Tenants: whose mail leaves through whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rqmail.bootstrap import application
+from rqmail.cli.parameters import secret_from
+from rqmail.cli.printing import json_option, print_json
+from rqmail.terminal import console, plain, table
+
+_SECRET_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
+_FIELDS = (
+    click.option("--address", help="microsoft-graph: the mailbox that sends."),
+    click.option("--graph-tenant-id", help="Its Entra tenant, where it is not ours."),
+    click.option("--graph-client-id", help="Its own app registration."),
+    click.option("--graph-client-secret-file", type=_SECRET_FILE, help="A file with that app's secret; - is stdin."),
+    click.option("--sendgrid-from", help="sendgrid: the address mail is sent from."),
+    click.option("--sendgrid-api-key-file", type=_SECRET_FILE, help="A file with the API key; - is stdin."),
+)
+_PROVIDERS = click.Choice(["microsoft-graph", "sendgrid", "default"])
+_CLEARABLE = click.Choice(
+    ["address", "graph-tenant-id", "graph-client-id", "graph-client-secret", "sendgrid-from", "sendgrid-api-key"]
+)
+
+
+def _field_options(function: Any) -> Any:
+    for option in reversed(_FIELDS):
+        function = option(function)
+    return function
+
+
+@click.group()
+def tenant() -> None:
+    """Tenants and their mail settings."""
+
+
+@tenant.command("list")
+@json_option
+def list_(*, json_: bool) -> None:
+    """List the tenants; secrets only as set or not."""
+    views = application().administration.tenants()
+    if json_:
+        print_json(views)
+        return
+    shown = table("key", "provider", "address", "app", "secret")
+    for view in views:
+        has_secret = view.has_sendgrid_api_key if view.provider == "sendgrid" else view.has_graph_client_secret
+        address = view.sendgrid_from if view.provider == "sendgrid" else view.address
+        shown.add_row(view.key, view.provider, address, plain(view.graph_client_id), "set" if has_secret else "")
+    console().print(shown)
+
+
+@tenant.command(
+    epilog="""\b
+Examples:
+  rqmail tenant add acme --provider microsoft-graph --address post@acme.nl
+  rqmail tenant add beta --provider sendgrid --sendgrid-from post@beta.nl --sendgrid-api-key-file -"""
+)
+@click.argument("key")
+@click.option("--provider", type=_PROVIDERS, default="default", show_default=True, help="Through whom its mail leaves.")
+@_field_options
+@json_option
+def add(key: str, provider: str, *, json_: bool, **fields: str | None) -> None:
+    """Add a tenant named KEY."""
+    view = application().administration.add_tenant(key, provider, **_given(fields))
+    if json_:
+        print_json(view)
+    else:
+        click.echo(f"Tenant {key} was added.")
+
+
+@tenant.command("set", epilog="Example: rqmail tenant set acme --address nieuws@acme.nl --clear graph-tenant-id")
+@click.argument("key")
+@click.option("--provider", type=_PROVIDERS, help="Through whom its mail leaves.")
+@_field_options
+@click.option("--clear", multiple=True, type=_CLEARABLE, help="Empty this field; may be repeated.")
+@json_option
+def set_(key: str, provider: str | None, clear: tuple[str, ...], *, json_: bool, **fields: str | None) -> None:
+    """Change a tenant; what is left out stays."""
+    changes = _given(fields | {"provider": provider})
+    for name in clear:
+        changes[name.replace("-", "_")] = None
+    if not changes:
+        raise click.UsageError("Nothing to change.")
+    view = application().administration.set_tenant(key, **changes)
+    if json_:
+        print_json(view)
+    else:
+        click.echo(f"Tenant {key} was changed.")
+
+
+@tenant.command()
+@click.argument("key")
+def delete(key: str) -> None:
+    """Remove a tenant; refused while mail of it waits."""
+    application().administration.delete_tenant(key)
+    click.echo(f"Tenant {key} was removed.")
+
+
+def _given(fields: dict[str, str | None]) -> dict[str, str | None]:
+    given: dict[str, str | None] = {}
+    for name, value in fields.items():
+        if value is not None:
+            given[name.removesuffix("_file")] = secret_from(value) if name.endswith("_file") else value
+    return given

@@ -28,12 +28,14 @@ from rqmail.overview import Overview
 from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
+from rqmail.readiness import Readiness
 from rqmail.recovery import Recovery
 from rqmail.retention import Retention
 from rqmail.senders import Senders
 from rqmail.service import MailProviderService
 from rqmail.settings import Settings, load_settings
 from rqmail.shared_tokens import RedisTokenStore
+from rqmail.submission import Submission
 from rqmail.vault import SecretBox
 
 #: A job begins sends for this long; with the wait for the last ones it is over within about as much again.
@@ -64,8 +66,10 @@ class Application:
     retention: Retention
     metrics: Metrics
     intake: Intake
+    submission: Submission
     administration: Administration
     overview: Overview
+    readiness: Readiness
     access: Access
     audit: Audit
 
@@ -104,6 +108,7 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
     )
     senders = Senders(factory, box, defaults)
     service = MailProviderService(senders, limiter, clock, metrics, max_attempts=settings.max_attempts)
+    intake = Intake(clock, queues.nudge)
     return Application(
         settings=settings,
         clock=clock,
@@ -140,9 +145,11 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
         ),
         retention=Retention(clock),
         metrics=metrics,
-        intake=Intake(clock, queues.nudge),
+        intake=intake,
+        submission=Submission(clock, intake),
         administration=Administration(clock, box, limiter),
         overview=Overview(limiter, queues, clock, defaults),
+        readiness=Readiness(limiter, queues, clock, poll_seconds=settings.poll_seconds),
         access=Access(clock, settings.admin_token.get_secret_value() if settings.admin_token else None),
         audit=Audit(clock),
     )

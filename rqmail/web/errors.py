@@ -53,7 +53,8 @@ class FieldsError(RqmailError):
     """Fields of the request are wrong: ``fields`` says for each by name what would have been right."""
 
     def __init__(self, fields: dict[str, str]) -> None:
-        super().__init__(next(iter(fields.values())))
+        field, text = next(iter(fields.items()))
+        super().__init__(text if field in LIMIT_FIELDS else f"{field}: {text}")
         self.fields = fields
 
 

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from flask import Flask
 
+from rqmail.web.api import bodies, changes, mailboxes, messages, reference, status, tenants, tokens
+
 
 def register_api(app: Flask) -> None:
-    """Add the API to the application."""
+    """Add the API and its documentation to the application."""
+    for part in (mailboxes, tenants, messages, tokens, changes, status):
+        part.blueprint.before_request(bodies.check)
+        app.register_blueprint(part.blueprint)
+    app.register_blueprint(reference.blueprint)

@@ -1,0 +1,78 @@
+"""The OpenAPI document: what each operation takes and answers, checked while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from flask import Response as FlaskResponse
+from flask import jsonify
+from pydantic import ValidationError
+from spectree import Response, SecurityScheme, SpecTree
+from spectree.models import SecureType, SecuritySchemeData
+
+from rqmail import __version__
+from rqmail.access import Scope
+from rqmail.web.api.refusals import refusal
+from rqmail.web.api.schema import ApiModel, Wrong
+from rqmail.web.auth import require
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_DESCRIPTION = """\
+Hand mail in, see where it stands, and decide how much each mailbox may send.
+
+Every request carries `Authorization: Bearer TOKEN`. A token has one or more scopes: `send` hands mail in, `read` looks
+at everything, `admin` may do all of it. Bodies are JSON; a field that is not known is refused. Moments are ISO 8601
+with their time zone and are answered in UTC. What is wrong with a request is answered as `error`, in words, and by
+field in `fieldErrors`.
+"""
+
+
+def _refuse(_request: Any, _response: Any, error: Exception | None, _instance: Any, _adapter: Any) -> None:
+    if isinstance(error, ValidationError):
+        raise refusal(error)
+
+
+spec = SpecTree(
+    "flask",
+    title="rqmail",
+    version=__version__,
+    description=_DESCRIPTION,
+    mode="strict",
+    before=_refuse,
+    validation_error_status=400,
+    validation_error_model=Wrong,
+    naming_strategy=lambda model: model.__name__,
+    nested_naming_strategy=lambda _parent, child: child,
+    security_schemes=[
+        SecurityScheme(
+            name="token",
+            data=SecuritySchemeData(type=SecureType.HTTP, scheme="bearer", description="A token of rqmail."),
+        )
+    ],
+    security={"token": []},
+)
+
+
+def operation(
+    scope: Scope, tag: str, answer: type[ApiModel], *refusals: int, status: int = 200
+) -> Callable[[Callable[_P, Any]], Callable[_P, Any]]:
+    """Describe a view: who may ask, what it answers when all is well, and with which statuses it refuses.
+
+    Every operation may also refuse with 400, 401, 403 and 503, and those that take a body with 413 and 415.
+    """
+    described: dict[str, Any] = {f"HTTP_{code}": Wrong for code in {400, 401, 403, 413, 415, 503, *refusals}}
+    described[f"HTTP_{status}"] = answer
+    validated = spec.validate(resp=Response(**described), tags=(tag,))
+
+    def decorate(view: Callable[_P, Any]) -> Callable[_P, Any]:
+        return require(scope)(validated(view))
+
+    return decorate
+
+
+def openapi_json() -> FlaskResponse:
+    """Answer the document."""
+    return jsonify(spec.spec)

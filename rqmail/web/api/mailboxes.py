@@ -1,0 +1,174 @@
+"""System mailboxes: who they are, what they may send, and whether they send at all."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from flask import Blueprint
+from pydantic import Field
+
+from rqmail.access import Scope
+from rqmail.administration import UNSET
+from rqmail.jsonable import as_json
+from rqmail.web.api.document import operation
+from rqmail.web.api.schema import ApiModel, Done, Limit, Line
+from rqmail.web.api.standing import SenderNow
+from rqmail.web.context import application, who
+
+blueprint = Blueprint("mailboxes", __name__, url_prefix="/admin/system-mailboxes")
+
+_TAG = "System mailboxes"
+
+
+class Mailbox(ApiModel):
+    """A system mailbox as it is configured; a limit of null means the default."""
+
+    key: str
+    address: str
+    rate_limit_per_minute: int | None
+    rate_limit_recipients_per_day: int | None
+    paused_until: datetime | None
+    pause_reason: str | None
+    created_on: datetime
+    changed_on: datetime
+
+
+class Mailboxes(ApiModel):
+    """All system mailboxes, by key."""
+
+    mailboxes: list[Mailbox]
+
+
+class NewMailbox(ApiModel):
+    """A mailbox to add."""
+
+    key: Line
+    address: Line
+    rate_limit_per_minute: Limit | None = None
+    rate_limit_recipients_per_day: Limit | None = None
+
+
+class MailboxChanges(ApiModel):
+    """What to change: a field left out keeps its value, a limit of null goes back to the default."""
+
+    address: Line = Field(default_factory=str)
+    rate_limit_per_minute: Limit | None = None
+    rate_limit_recipients_per_day: Limit | None = None
+
+
+class Pause(ApiModel):
+    """Why nothing is to go out, and for how long; without a duration until somebody resumes."""
+
+    reason: Annotated[Line, Field(min_length=1, max_length=500)]
+    duration_seconds: Annotated[int, Field(strict=True, ge=1, le=315_360_000)] | None = None
+
+
+@blueprint.get("")
+@operation(Scope.READ, _TAG, Mailboxes)
+def list_mailboxes() -> Any:
+    """List all system mailboxes."""
+    return {"mailboxes": as_json(application().administration.mailboxes())}
+
+
+@blueprint.post("")
+@operation(Scope.ADMIN, _TAG, Mailbox, 409, status=201)
+def add_mailbox(json: NewMailbox) -> Any:
+    """Add a system mailbox."""
+    app = application()
+    with app.audit.change(who(), "mailbox.add", f"mailbox:{json.key}") as change:
+        change.after = added = app.administration.add_mailbox(
+            json.key,
+            json.address,
+            rate_limit_per_minute=json.rate_limit_per_minute,
+            rate_limit_recipients_per_day=json.rate_limit_recipients_per_day,
+        )
+    app.senders.forget()
+    return as_json(added), 201
+
+
+@blueprint.get("/<key>")
+@operation(Scope.READ, _TAG, Mailbox, 404)
+def show_mailbox(key: str) -> Any:
+    """Show one system mailbox."""
+    return as_json(application().administration.mailbox(key))
+
+
+@blueprint.put("/<key>")
+@operation(Scope.ADMIN, _TAG, Mailbox, 404)
+def set_mailbox(key: str, json: MailboxChanges) -> Any:
+    """Change a system mailbox; workers see it within a second, without a restart.
+
+    A field that is left out keeps its value; a limit of null clears the override. A limit that is not a positive whole
+    number is refused.
+    """
+    app = application()
+    given = json.model_fields_set
+    with app.audit.change(who(), "mailbox.set", f"mailbox:{key}") as change:
+        change.before = app.administration.mailbox(key)
+        change.after = changed = app.administration.set_mailbox(
+            key,
+            address=json.address if "address" in given else UNSET,
+            rate_limit_per_minute=json.rate_limit_per_minute if "rate_limit_per_minute" in given else UNSET,
+            rate_limit_recipients_per_day=(
+                json.rate_limit_recipients_per_day if "rate_limit_recipients_per_day" in given else UNSET
+            ),
+        )
+    app.senders.forget()
+    return as_json(changed)
+
+
+@blueprint.delete("/<key>")
+@operation(Scope.ADMIN, _TAG, Done, 404, 409)
+def delete_mailbox(key: str) -> Any:
+    """Remove a system mailbox; refused while mail of it waits or needs a decision."""
+    app = application()
+    with app.audit.change(who(), "mailbox.delete", f"mailbox:{key}") as change:
+        change.before = app.administration.mailbox(key)
+        app.administration.delete_mailbox(key)
+    app.senders.forget()
+    return {"done": True}
+
+
+@blueprint.get("/<key>/budget")
+@operation(Scope.READ, _TAG, SenderNow, 404)
+def show_budget(key: str) -> Any:
+    """Show what a mailbox has used and may still send, what waits, and when it will be done."""
+    return as_json(application().overview.mailbox(key))
+
+
+@blueprint.post("/<key>/pause")
+@operation(Scope.ADMIN, _TAG, Mailbox, 404)
+def pause_mailbox(key: str, json: Pause) -> Any:
+    """Send nothing from a mailbox for a while, or until it is resumed."""
+    app = application()
+    duration = None if json.duration_seconds is None else timedelta(seconds=json.duration_seconds)
+    with app.audit.change(who(), "mailbox.pause", f"mailbox:{key}") as change:
+        change.before = app.administration.mailbox(key)
+        change.after = paused = app.administration.pause_mailbox(key, reason=json.reason, duration=duration)
+    app.senders.forget()
+    return as_json(paused)
+
+
+@blueprint.post("/<key>/resume")
+@operation(Scope.ADMIN, _TAG, Mailbox, 404)
+def resume_mailbox(key: str) -> Any:
+    """End a pause: a person's, or one the provider's answers brought about."""
+    app = application()
+    with app.audit.change(who(), "mailbox.resume", f"mailbox:{key}") as change:
+        change.before = app.administration.mailbox(key)
+        change.after = resumed = app.administration.resume_mailbox(key)
+    app.senders.forget()
+    return as_json(resumed)
+
+
+@blueprint.post("/<key>/reset")
+@operation(Scope.ADMIN, _TAG, Mailbox, 404)
+def reset_mailbox(key: str) -> Any:
+    """Forget what was counted against a mailbox's budget: its windows begin empty."""
+    app = application()
+    with app.audit.change(who(), "mailbox.reset", f"mailbox:{key}") as change:
+        change.before = app.overview.mailbox(key).budget
+        same = app.administration.reset_mailbox(key)
+        change.after = app.overview.mailbox(key).budget
+    return as_json(same)

@@ -1,0 +1,382 @@
+"""Messages: handing them in, finding them, and what a person may do to them."""
+
+from __future__ import annotations
+
+import hashlib
+import json as jsonlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from flask import Blueprint, request
+from pydantic import AwareDatetime, ConfigDict, Discriminator, Field, RootModel, StringConstraints, Tag, model_validator
+
+from rqmail import messages
+from rqmail.access import Scope
+from rqmail.errors import InvalidInputError
+from rqmail.intake import Draft, check, require_sender
+from rqmail.jsonable import as_json
+from rqmail.messages import Decision, Filter
+from rqmail.models.message import MessageStatus, NewMessage, Priority
+from rqmail.submission import Repeatable
+from rqmail.web.api.document import operation
+from rqmail.web.api.paging import page
+from rqmail.web.api.schema import ApiModel, Line, Paging
+from rqmail.web.context import application, who
+from rqmail.web.errors import FieldsError
+
+blueprint = Blueprint("messages", __name__, url_prefix="/messages")
+
+_TAG = "Messages"
+
+#: Messages one request may hand in.
+MAX_BATCH = 1000
+
+PriorityName = Literal["high", "normal", "low"]
+#: One line of addresses (``a@x.nl; Jörg <j@y.de>``) or a list of such.
+Addresses = Annotated[str, Field(max_length=100_000)] | Annotated[list[Line], Field(max_length=500)]
+Body = Annotated[str, Field(max_length=3_000_000)]
+
+
+# --- handing in ----------------------------------------------------------------------------------------------------
+
+
+class NewMail(ApiModel):
+    """A message to send, from a system mailbox, a tenant, or (with neither) the default sender."""
+
+    mailbox: Line | None = None
+    tenant: Line | None = None
+    to: Addresses = ""
+    cc: Addresses = ""
+    bcc: Addresses = ""
+    subject: Line
+    text: Body | None = None
+    html: Body | None = None
+    at: Annotated[AwareDatetime | None, Field(description="When it is to go out; left out for at once")] = None
+    expires: Annotated[AwareDatetime | None, Field(description="When it is no longer worth sending")] = None
+    priority: PriorityName = "normal"
+
+    @model_validator(mode="after")
+    def _one_sender(self) -> NewMail:
+        if self.mailbox is not None and self.tenant is not None:
+            raise ValueError("mailbox and tenant exclude each other")
+        return self
+
+
+class NewMails(ApiModel):
+    """Several messages at once: all are taken in, or none."""
+
+    messages: Annotated[list[NewMail], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+def _kind(body: object) -> str:
+    return "many messages" if isinstance(body, dict) and "messages" in body else "one message"
+
+
+class Submission(
+    RootModel[
+        Annotated[
+            Annotated[NewMail, Tag("one message")] | Annotated[NewMails, Tag("many messages")], Discriminator(_kind)
+        ]
+    ]
+):
+    """One message, or several under ``messages``."""
+
+
+class SubmissionHeaders(ApiModel):
+    """What makes a repeated request recognisable."""
+
+    model_config = ConfigDict(alias_generator=None, extra="ignore")
+
+    idempotency_key: Annotated[
+        Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,255}$")] | None,
+        Field(
+            alias="Idempotency-Key",
+            description="The same key with the same body is answered the same and sends nothing twice, for 24 hours",
+        ),
+    ] = None
+
+
+class Submitted(ApiModel):
+    """The ids of the messages taken in, in the request's order; replayed when an earlier request had brought them."""
+
+    ids: list[str]
+    replayed: bool
+
+
+@blueprint.post("")
+@operation(Scope.SEND, _TAG, Submitted, 409, status=201)
+def submit(json: Submission, headers: SubmissionHeaders) -> Any:
+    """Hand in one message or a batch; all of it is taken in, or nothing."""
+    app = application()
+    batch = json.root.messages if isinstance(json.root, NewMails) else [json.root]
+    repeatable = None
+    if headers.idempotency_key is not None:
+        repeatable = Repeatable(who(), headers.idempotency_key, _fingerprint())
+    checked = _checked(batch, many=isinstance(json.root, NewMails))
+    submitted = app.submission.submit(checked, repeatable)
+    return {"ids": list(submitted.ids), "replayed": submitted.replayed}, 201
+
+
+def _fingerprint() -> str:
+    canonical = jsonlib.dumps(request.get_json(), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _checked(batch: list[NewMail], *, many: bool) -> list[NewMessage]:
+    wrong: dict[str, str] = {}
+    known: set[str] = set()
+    checked = []
+    for number, mail in enumerate(batch):
+        try:
+            sender = _sender(mail.mailbox, mail.tenant) or "default"
+            if sender not in known:
+                require_sender(sender)
+                known.add(sender)
+            checked.append(check(_draft(mail, sender)))
+        except InvalidInputError as error:
+            field = f"messages[{number}].{error.field}" if many else error.field
+            wrong[field] = error.allowed
+    if wrong:
+        raise FieldsError(wrong)
+    return checked
+
+
+def _draft(mail: NewMail, sender: str) -> Draft:
+    return Draft(
+        sender=sender,
+        subject=mail.subject,
+        to=mail.to,
+        cc=mail.cc,
+        bcc=mail.bcc,
+        text=mail.text,
+        html=mail.html,
+        at=mail.at,
+        expires=mail.expires,
+        priority=mail.priority,
+    )
+
+
+# --- finding -------------------------------------------------------------------------------------------------------
+
+
+class MessageInList(ApiModel):
+    """One message in a list."""
+
+    id: str
+    sender: str
+    status: MessageStatus
+    priority: PriorityName
+    subject: str
+    recipient_count: int
+    created_on: datetime
+    requested_on: datetime
+    scheduled_on: datetime
+    expires_on: datetime | None
+    attempted_on: datetime | None
+    sent_on: datetime | None
+    attempts: int
+    deferrals: int
+    waiting_for: str | None
+    last_error: str | None
+
+
+class RecipientOf(ApiModel):
+    """One recipient."""
+
+    kind: Literal["to", "cc", "bcc"]
+    address: str
+    name: str
+
+
+class AttemptOf(ApiModel):
+    """One call to a provider and how it ended, with what its support asks for."""
+
+    model_config = ConfigDict(extra="allow")
+
+    at: str
+    outcome: str
+    duration_ms: int
+
+
+class MessageInFull(MessageInList):
+    """One message with its content, its recipients, and every attempt, oldest first."""
+
+    mailbox_key: str | None
+    recipients: list[RecipientOf]
+    text: str | None
+    html: str | None
+    history: list[AttemptOf]
+
+
+class MessagePage(ApiModel):
+    """Messages, newest first; nextCursor is null on the last page."""
+
+    messages: list[MessageInList]
+    next_cursor: str | None
+
+
+class WhichMessages(ApiModel):
+    """Which messages: every criterion given must hold. ``from`` and ``to`` are when they were handed in."""
+
+    status: MessageStatus | None = None
+    mailbox: Line | None = None
+    tenant: Line | None = None
+    recipient: Annotated[Line | None, Field(description="A whole address")] = None
+    subject: Annotated[Line | None, Field(description="A part of the subject")] = None
+    priority: PriorityName | None = None
+    created_from: Annotated[AwareDatetime | None, Field(alias="from")] = None
+    created_to: Annotated[AwareDatetime | None, Field(alias="to")] = None
+
+    @model_validator(mode="after")
+    def _one_sender(self) -> WhichMessages:
+        if self.mailbox is not None and self.tenant is not None:
+            raise ValueError("mailbox and tenant exclude each other")
+        return self
+
+
+class MessageQuery(WhichMessages, Paging):
+    """Which messages, and which part of the list."""
+
+
+@blueprint.get("")
+@operation(Scope.READ, _TAG, MessagePage)
+def list_messages(query: MessageQuery) -> Any:
+    """List messages, newest first."""
+    found = messages.find(_filter(query), limit=query.limit + 1, after=query.cursor)
+    return page("messages", as_json(found), query.limit)
+
+
+@blueprint.get("/<message_id>")
+@operation(Scope.READ, _TAG, MessageInFull, 404)
+def show_message(message_id: str) -> Any:
+    """Show one message in full: where it stands, and what happened to it so far."""
+    return as_json(messages.show(message_id))
+
+
+def _filter(which: WhichMessages, ids: tuple[str, ...] | None = None) -> Filter:
+    return Filter(
+        status=which.status,
+        sender=_sender(which.mailbox, which.tenant),
+        recipient=which.recipient,
+        subject=which.subject,
+        priority=None if which.priority is None else Priority[which.priority.upper()],
+        created_from=which.created_from,
+        created_to=which.created_to,
+        ids=ids,
+    )
+
+
+def _sender(mailbox: str | None, tenant: str | None) -> str | None:
+    if mailbox is not None:
+        return f"mailbox:{mailbox}"
+    return None if tenant is None else f"tenant:{tenant}"
+
+
+# --- acting --------------------------------------------------------------------------------------------------------
+
+
+class Resolution(ApiModel):
+    """What a person says about a message of which it is unknown whether it was sent."""
+
+    decision: Decision
+
+
+class BulkFilter(WhichMessages):
+    """Which messages an action is for; at least one criterion."""
+
+    ids: Annotated[list[Line], Field(min_length=1, max_length=1000)] | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> BulkFilter:
+        if not any(getattr(self, name) is not None for name in self.model_fields_set):
+            raise ValueError("at least one criterion is needed")
+        return self
+
+
+class BulkAction(ApiModel):
+    """An action on every message that matches and is in a state that allows it; with dryRun only counted."""
+
+    action: Literal["cancel", "requeue", "send-now", "confirm-sent", "resend", "discard"]
+    filter: BulkFilter
+    dry_run: Annotated[bool, Field(strict=True)] = False
+
+
+class BulkResult(ApiModel):
+    """How many messages match the filter, and how many of them the action moved (or, with dryRun, would move)."""
+
+    matched: int
+    affected: int
+    dry_run: bool
+
+
+@blueprint.post("/<message_id>/cancel")
+@operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
+def cancel(message_id: str) -> Any:
+    """Cancel a message that has not begun, or discard one that is UNKNOWN."""
+    return _act("message.cancel", message_id, lambda: messages.cancel(message_id))
+
+
+@blueprint.post("/<message_id>/requeue")
+@operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
+def requeue(message_id: str) -> Any:
+    """Send again, from the first attempt on, a message that ended in ERROR, CANCELLED or EXPIRED."""
+    return _act("message.requeue", message_id, lambda: messages.requeue(message_id, application().clock()))
+
+
+@blueprint.post("/<message_id>/send-now")
+@operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
+def send_now(message_id: str) -> Any:
+    """Make a waiting message due at once; the budget still holds."""
+    return _act("message.send-now", message_id, lambda: messages.send_now(message_id, application().clock()))
+
+
+@blueprint.post("/<message_id>/resolve")
+@operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
+def resolve(message_id: str, json: Resolution) -> Any:
+    """Decide about an UNKNOWN message: it was sent, it is to be sent again, or it is discarded."""
+    now = application().clock()
+    return _act(
+        f"message.resolve.{json.decision}", message_id, lambda: messages.resolve(message_id, json.decision, now)
+    )
+
+
+@blueprint.post("/bulk")
+@operation(Scope.ADMIN, _TAG, BulkResult)
+def act_on_all(json: BulkAction) -> Any:
+    """Do the same to every message that matches, or count them first with dryRun."""
+    app = application()
+    wanted = _filter(json.filter, None if json.filter.ids is None else tuple(json.filter.ids))
+    matched = messages.count(wanted)
+    if not json.dry_run:  # written down before it begins: it may be interrupted half-way
+        with app.audit.change(who(), f"messages.{json.action}", "messages") as change:
+            change.before = {"filter": json.filter.model_dump(mode="json", exclude_unset=True), "matched": matched}
+    affected = _bulk(json.action, wanted, app.clock(), dry_run=json.dry_run)
+    if not json.dry_run:
+        with app.audit.change(who(), f"messages.{json.action}.done", "messages") as change:
+            change.after = {"affected": affected}
+    return {"matched": matched, "affected": affected, "dryRun": json.dry_run}
+
+
+def _act(action: str, message_id: str, act: Callable[[], messages.MessageView]) -> Any:
+    with application().audit.change(who(), action, f"message:{message_id}") as change:
+        change.before = {"status": messages.show(message_id).status}
+        acted = act()
+        change.after = {"status": acted.status}
+    return as_json(acted)
+
+
+def _bulk(action: str, wanted: Filter, now: datetime, *, dry_run: bool) -> int:
+    match action:
+        case "cancel":
+            return messages.cancel_all(wanted, dry_run=dry_run)
+        case "requeue":
+            return messages.requeue_all(wanted, now, dry_run=dry_run)
+        case "send-now":
+            return messages.send_all_now(wanted, now, dry_run=dry_run)
+        case "confirm-sent":
+            return messages.resolve_all(wanted, Decision.SENT, now, dry_run=dry_run)
+        case "resend":
+            return messages.resolve_all(wanted, Decision.RESEND, now, dry_run=dry_run)
+        case _:
+            return messages.resolve_all(wanted, Decision.DISCARD, now, dry_run=dry_run)

@@ -1,0 +1,42 @@
+"""What is wrong with a request's fields, in words: from pydantic's findings to our answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from rqmail.web.errors import LIMIT_FIELDS, FieldsError, limit_text
+
+#: Names of alternatives that pydantic puts in a path but nobody sent.
+ALTERNATIVES = frozenset({"one message", "many messages"})
+
+
+def refusal(error: ValidationError) -> FieldsError:
+    """Name every field that is wrong and say what it should be; never what was sent, which may be a secret."""
+    fields: dict[str, str] = {}
+    for found in error.errors(include_url=False, include_input=False, include_context=False):
+        fields.setdefault(_path(found["loc"]) or "body", _text(found))
+    return FieldsError(fields)
+
+
+def _path(location: Sequence[int | str]) -> str:
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part not in ALTERNATIVES:
+            path += f".{part}" if path else part
+    return path
+
+
+def _text(found: ErrorDetails) -> str:
+    field = found["loc"][-1] if found["loc"] else ""
+    if found["type"] == "extra_forbidden":
+        return "is not a field that is known here"
+    if found["type"] == "missing":
+        return "is needed"
+    if field in LIMIT_FIELDS:
+        return limit_text(str(field))
+    return found["msg"].removeprefix("Value error, ")

@@ -1,0 +1,50 @@
+"""How a sender stands at one moment, as the API answers it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from rqmail.web.api.schema import ApiModel
+
+
+class Window(ApiModel):
+    """One limit: its value, where that comes from, and what is used of it in the calendar and the rolling window."""
+
+    limit: int
+    source: Literal["default", "override"]
+    used: int
+    remaining: int
+    bucket: int
+    rolling: int | None
+
+
+class BudgetNow(ApiModel):
+    """What may still be sent; known is false while Redis cannot tell, and then mail goes out uncounted."""
+
+    known: bool
+    per_minute: Window
+    recipients_per_day: Window
+    in_flight: int
+    in_flight_limit: int
+    paused_until: datetime | None
+    pause_reason: str | None
+    next_free_on: datetime | None
+
+
+class SenderNow(ApiModel):
+    """How a sender stands: what waits and what for, in one sentence too; when it will be done; what budget is left."""
+
+    key: str
+    address: str | None
+    state: Literal["ok", "near", "limited", "paused", "unknown"]
+    messages: dict[str, int]
+    waiting: int
+    waiting_recipients: int
+    deferred: int
+    scheduled_later: int
+    oldest_waiting_on: datetime | None
+    next_on: datetime | None
+    done_on: datetime | None
+    explanation: str
+    budget: BudgetNow | None

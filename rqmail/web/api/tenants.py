@@ -1,0 +1,123 @@
+"""Tenants: through whom their mail leaves. Secrets go in and never come out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from flask import Blueprint
+from pydantic import Field
+
+from rqmail.access import Scope
+from rqmail.jsonable import as_json
+from rqmail.web.api.document import operation
+from rqmail.web.api.schema import ApiModel, Done, Line
+from rqmail.web.api.standing import SenderNow
+from rqmail.web.context import application, who
+
+blueprint = Blueprint("tenants", __name__, url_prefix="/admin/tenants")
+
+_TAG = "Tenants"
+
+ProviderName = Literal["microsoft-graph", "sendgrid", "default"]
+Secret = Annotated[str, Field(max_length=4096, json_schema_extra={"writeOnly": True})]
+
+
+class Tenant(ApiModel):
+    """A tenant's mail setting; of its secrets only whether they are set."""
+
+    key: str
+    provider: ProviderName
+    address: str | None
+    graph_tenant_id: str | None
+    graph_client_id: str | None
+    has_graph_client_secret: bool
+    sendgrid_from: str | None
+    has_sendgrid_api_key: bool
+    created_on: datetime
+    changed_on: datetime
+
+
+class Tenants(ApiModel):
+    """All tenants' mail settings, by key."""
+
+    tenants: list[Tenant]
+
+
+class TenantChanges(ApiModel):
+    """What to change: a field left out keeps its value, null clears it. The two secrets are never shown again."""
+
+    provider: ProviderName = Field(default_factory=lambda: "default")
+    address: Line | None = None
+    graph_tenant_id: Line | None = None
+    graph_client_id: Line | None = None
+    graph_client_secret: Secret | None = None
+    sendgrid_api_key: Secret | None = None
+    sendgrid_from: Line | None = None
+
+
+class NewTenant(TenantChanges):
+    """A tenant's mail setting to add."""
+
+    key: Line
+
+
+@blueprint.get("")
+@operation(Scope.READ, _TAG, Tenants)
+def list_tenants() -> Any:
+    """List all tenants' mail settings."""
+    return {"tenants": as_json(application().administration.tenants())}
+
+
+@blueprint.post("")
+@operation(Scope.ADMIN, _TAG, Tenant, 409, status=201)
+def add_tenant(json: NewTenant) -> Any:
+    """Add a tenant's mail setting."""
+    app = application()
+    fields = {name: value for name, value in _given(json).items() if name != "provider"}
+    with app.audit.change(who(), "tenant.add", f"tenant:{json.key}") as change:
+        change.after = added = app.administration.add_tenant(json.key, json.provider, **fields)
+    app.senders.forget()
+    return as_json(added), 201
+
+
+@blueprint.get("/<key>")
+@operation(Scope.READ, _TAG, Tenant, 404)
+def show_tenant(key: str) -> Any:
+    """Show one tenant's mail setting."""
+    return as_json(application().administration.tenant(key))
+
+
+@blueprint.put("/<key>")
+@operation(Scope.ADMIN, _TAG, Tenant, 404, 409)
+def set_tenant(key: str, json: TenantChanges) -> Any:
+    """Change a tenant's mail setting; a field that is left out keeps its value."""
+    app = application()
+    with app.audit.change(who(), "tenant.set", f"tenant:{key}") as change:
+        change.before = app.administration.tenant(key)
+        change.after = changed = app.administration.set_tenant(key, **_given(json))
+    app.senders.forget()
+    return as_json(changed)
+
+
+@blueprint.delete("/<key>")
+@operation(Scope.ADMIN, _TAG, Done, 404, 409)
+def delete_tenant(key: str) -> Any:
+    """Remove a tenant's mail setting; refused while mail of it waits or needs a decision."""
+    app = application()
+    with app.audit.change(who(), "tenant.delete", f"tenant:{key}") as change:
+        change.before = app.administration.tenant(key)
+        app.administration.delete_tenant(key)
+    app.senders.forget()
+    return {"done": True}
+
+
+@blueprint.get("/<key>/budget")
+@operation(Scope.READ, _TAG, SenderNow, 404)
+def show_tenant_budget(key: str) -> Any:
+    """Show how a tenant's mail stands, and its budget where it sends through Microsoft Graph."""
+    return as_json(application().overview.tenant(key))
+
+
+def _given(json: TenantChanges) -> dict[str, str | None]:
+    return {name: getattr(json, name) for name in json.model_fields_set if name != "key"}

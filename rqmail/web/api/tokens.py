@@ -1,0 +1,79 @@
+"""Named tokens: who may come in, with which scopes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from flask import Blueprint
+from pydantic import AwareDatetime, Field
+
+from rqmail.access import Scope
+from rqmail.jsonable import as_json
+from rqmail.web.api.document import operation
+from rqmail.web.api.schema import ApiModel, Line
+from rqmail.web.context import application, who
+
+blueprint = Blueprint("tokens", __name__, url_prefix="/admin/tokens")
+
+_TAG = "Tokens"
+
+
+class Token(ApiModel):
+    """A named token as it can be shown: everything but the token."""
+
+    name: str
+    scopes: list[Scope]
+    created_on: datetime
+    created_by: str
+    expires_on: datetime | None
+    last_used_on: datetime | None
+    revoked_on: datetime | None
+
+
+class Tokens(ApiModel):
+    """All named tokens, by name, the revoked ones too."""
+
+    tokens: list[Token]
+
+
+class NewToken(ApiModel):
+    """A token to issue; without expiresOn it holds until it is revoked."""
+
+    name: Line
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=3)]
+    expires_on: AwareDatetime | None = None
+
+
+class IssuedToken(Token):
+    """A token that was just issued: the only time it is shown."""
+
+    token: str
+
+
+@blueprint.get("")
+@operation(Scope.ADMIN, _TAG, Tokens)
+def list_tokens() -> Any:
+    """List all named tokens."""
+    return {"tokens": as_json(application().access.tokens())}
+
+
+@blueprint.post("")
+@operation(Scope.ADMIN, _TAG, IssuedToken, 409, status=201)
+def create_token(json: NewToken) -> Any:
+    """Issue a named token; the answer is the only place it is ever shown."""
+    app = application()
+    with app.audit.change(who(), "token.create", f"token:{json.name}") as change:
+        change.after, token = app.access.create(json.name, json.scopes, by=who(), expires_on=json.expires_on)
+    return as_json(change.after) | {"token": token}, 201
+
+
+@blueprint.delete("/<name>")
+@operation(Scope.ADMIN, _TAG, Token, 404)
+def revoke_token(name: str) -> Any:
+    """Let nobody in with this token any more."""
+    app = application()
+    with app.audit.change(who(), "token.revoke", f"token:{name}") as change:
+        change.before = app.access.token(name)
+        change.after = revoked = app.access.revoke(name)
+    return as_json(revoked)

@@ -105,17 +105,24 @@ def test_a_moment_keeps_its_microseconds_and_its_instant_and_comes_back_in_utc(d
 
 
 def test_moments_are_compared_as_instants_whatever_their_zone(database):
-    ahead = timezone(timedelta(hours=5))
-    first = START.astimezone(ahead)
-    ids = submitted(*(new_message(at=moment) for moment in (first + timedelta.resolution, first, START - MINUTE)))
-    claims = Message.claim_due(
-        "mailbox:news", 1, now=first, calls=9, recipients=None, job_id="j", lease=timedelta(hours=1)
+    ahead, behind = timezone(timedelta(hours=5)), timezone(timedelta(hours=-5))
+    due, just_due, not_due, _ = submitted(
+        new_message(at=(START - MINUTE).astimezone(ahead)),
+        new_message(at=START.astimezone(behind)),
+        new_message(at=(START + timedelta.resolution).astimezone(behind)),
+        new_message(at=(START + MINUTE).astimezone(ahead)),
     )
-    assert [claim.id for claim in claims] == [ids[2], ids[1]]
+    for now in (START, START.astimezone(ahead), START.astimezone(behind)):
+        claims = Message.claim_due(
+            "mailbox:news", 1, now=now, calls=9, recipients=None, job_id="j", lease=timedelta(hours=1)
+        )
+        assert [claim.id for claim in claims] == [due, just_due]
+        Message.put_back([due, just_due])
+    assert reloaded(not_due).status == S.SCHEDULED
 
 
 def test_stored_text_sorts_as_time_does():
-    moments = sorted(moment.astimezone(UTC) for moment in MOMENTS)
+    moments = sorted(MOMENTS, key=lambda moment: moment.astimezone(UTC))
     assert [to_column(moment) for moment in moments] == sorted(to_column(moment) for moment in moments)
 
 

@@ -75,3 +75,12 @@ def test_due_seeks_the_first_message_of_a_sender_and_priority_instead_of_reading
     [(sql, params)] = statements
     steps = plan(sql, params)
     assert not [step for step in steps if "SORT" in step.upper() or "TEMP B-TREE" in step or "Hash" in step], steps
+
+
+@pytest.mark.parametrize("name", ["claim_due", "put_back", "cancel", "bring_forward", "queued"])
+def test_messages_named_by_id_are_found_by_id(busy_table, name):
+    with recorded() as statements:
+        assert DECISIONS[name](busy_table)
+    [(sql, params)] = [asked for asked in statements if '"id" IN' in asked[0]]
+    steps = "\n".join(plan(sql, params))
+    assert "message_pkey" in steps or "sqlite_autoindex_message_1" in steps, steps

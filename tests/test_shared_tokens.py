@@ -30,7 +30,11 @@ def test_one_has_the_turn_at_a_time(redis_client):
     assert second.take_turn("a", 30)
 
 
-@pytest.mark.parametrize("value", [b"", b"nonsense", b"\xff\xfe", BOX.encrypt("x").encode()[:-5]])
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"nonsense", b"\xff\xfe", BOX.encrypt("x").encode()[:-5]],
+    ids=["empty", "nonsense", "not ascii", "cut off"],
+)
 def test_what_cannot_be_decrypted_is_not_there(redis_client, value):
     redis_client.set("rqmail:token:a", value)
 

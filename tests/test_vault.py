@@ -28,7 +28,11 @@ def test_another_process_with_the_same_key_reads_it():
     assert SecretBox("a-key-of-16-chars").decrypt(BOX.encrypt("x")) == "x"
 
 
-@pytest.mark.parametrize("token", ["", "nonsense", SecretBox("another-key-of-16").encrypt("x"), "é"])
+@pytest.mark.parametrize(
+    "token",
+    ["", "nonsense", SecretBox("another-key-of-16").encrypt("x"), "é"],
+    ids=["empty", "nonsense", "another key's", "not ascii"],
+)
 def test_what_another_key_made_is_refused_in_words(token):
     with pytest.raises(SettingsError, match=r"RQMAIL_SECRET_KEY.*changed since"):
         BOX.decrypt(token)

@@ -161,8 +161,8 @@ class GraphTokenSource:
         try:
             granted = self._grant(claims)
         except MailError as error:
-            self._failure = (now + _pause_after(error), error)
-            raise copy.copy(error) from error
+            self._failure = (now + _pause_after(error), copy.copy(error))
+            raise
         self._failure = None
         token = _token_from(granted, now)
         self._current = token

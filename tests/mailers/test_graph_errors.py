@@ -178,6 +178,7 @@ def test_a_code_at_the_front_is_read_whatever_follows(now, content):
 
     assert type(error) is UNAVAILABLE
     assert len(str(error)) < 400
+    assert "xxx" not in str(error)
 
 
 def test_an_unknown_code_is_warned_about_with_the_ids_to_look_it_up(now):

@@ -19,7 +19,7 @@ from rqmail.errors import (
 )
 from rqmail.mailers.base import Address, Receipt
 from rqmail.mailers.rate_limited import RateLimitedGraphMailer
-from rqmail.ratelimit.limiter import Denial, Reservation
+from rqmail.ratelimit.limiter import Denial, MailRateLimiter, Reservation
 from rqmail.ratelimit.limits import RateLimits
 
 RESERVATION = Reservation("r1", "noreply@contoso.example", 4, 0)
@@ -144,6 +144,31 @@ def test_more_recipients_than_a_whole_day_allows_are_refused_for_good(mail):
     crowd = replace(mail, to=tuple(Address(f"a{n}@example.org") for n in range(9001)))
     with pytest.raises(MailRejectedError, match=r"9,003 recipients.*9,000 in a whole day"):
         build(ScriptedLimiter(Denial("day", 86_400_000, never=True)), Inner()).send(crowd)
+
+
+def test_two_senders_with_one_address_share_one_budget(mail, redis_client, clock):
+    limiter = MailRateLimiter(redis_client, clock=clock)
+    first = RateLimitedGraphMailer(Inner(), limiter, "noreply@contoso.example", RateLimits(per_minute=1))
+    second = RateLimitedGraphMailer(Inner(), limiter, " NOREPLY@contoso.example", RateLimits(per_minute=1))
+    first.send(mail)
+    with pytest.raises(MailRateLimitExceededError) as caught:
+        second.send(mail)
+
+    assert caught.value.reason == "minute"
+
+
+def test_a_mail_that_failed_for_certain_leaves_its_place_to_the_next(mail, redis_client, clock):
+    limiter = MailRateLimiter(redis_client, clock=clock)
+    failing = RateLimitedGraphMailer(Inner(MailTransientError("x")), limiter, "a@b.example", RateLimits(per_minute=1))
+    unclear = RateLimitedGraphMailer(
+        Inner(MailOutcomeUnknownError("x")), limiter, "a@b.example", RateLimits(per_minute=1, in_flight=1)
+    )
+    with pytest.raises(MailTransientError):
+        failing.send(mail)
+    with pytest.raises(MailOutcomeUnknownError):
+        unclear.send(mail)
+    with pytest.raises(MailRateLimitExceededError):
+        unclear.send(mail)
 
 
 def test_with_all_places_in_flight_taken_it_waits_for_one(mail):

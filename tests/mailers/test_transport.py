@@ -244,6 +244,38 @@ def test_a_huge_body_is_read_to_the_limit_only(transport):
     assert len(answer.body) == 1000
 
 
+def test_a_body_without_end_is_hung_up_on():
+    written = []
+
+    def gush(peer):
+        read_request(peer)
+        peer.sendall(b"HTTP/1.1 500 Oops\r\n\r\n")
+        while True:
+            written.append(peer.send(b"x" * 65536))
+
+    with behaving(gush) as url:
+        answer = Transport(connect_timeout=2, answer_timeout=2).request("GET", url, {}, limit=1000)
+
+    assert len(answer.body) == 1000
+    assert sum(written) < 30_000_000
+
+
+def test_each_read_of_an_answer_has_only_the_time_that_is_left(monkeypatch):
+    seconds = [100.0]
+    monkeypatch.setattr(pool, "monotonic", lambda: seconds[0])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        reader = pool._DeadlineReader(ours, 5)
+        theirs.sendall(b"ab")
+        seconds[0] += 3
+        assert reader.read(1) == b"a"
+        assert ours.gettimeout() == 2
+        seconds[0] += 2
+        with pytest.raises(TimeoutError):
+            reader.read(1)
+        reader.close()
+
+
 def test_a_redirect_is_an_answer_and_not_followed(transport):
     script = Script([(302, {"Location": "/elsewhere"}, b"x" * 1000)])
     with serving(script) as url:

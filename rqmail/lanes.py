@@ -177,15 +177,10 @@ class _Run:
             patiently(lambda: Message.put_back(rest))
 
     def _send_one(self, row: Queued, key: str) -> Ending:
-        now = self._lanes.clock()
-        if row.expires_on is not None and row.expires_on <= now:
+        if row.expires_on is not None and row.expires_on <= self._lanes.clock():
             patiently(lambda: Message.expire(row.id))
             return Ending.DONE
-        message = patiently(
-            lambda: Message.start_sending(
-                row.id, claim=self._claim, mailbox_key=key, now=now, lease_until=now + self._lanes.lease
-            )
-        )
+        message = patiently(lambda: self._begin(row, key))
         if message is None:
             with self._lock:
                 self.lost += 1
@@ -193,3 +188,10 @@ class _Run:
         with self._lock:
             self.sent_off += 1
         return self._lanes.service.send(message, self._contents.get(row.id))
+
+    def _begin(self, row: Queued, key: str) -> Message | None:
+        """Take the lease from the moment it is written: the database may have been away since the row was read."""
+        now = self._lanes.clock()
+        return Message.start_sending(
+            row.id, claim=self._claim, mailbox_key=key, now=now, lease_until=now + self._lanes.lease
+        )

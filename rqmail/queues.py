@@ -27,8 +27,9 @@ SEND_JOB = "jobs.mail.send_messages"
 RECOVER_JOB = "jobs.mail.recover_messages"
 PURGE_JOB = "jobs.mail.purge_messages"
 
-#: A started job is taken for dead when its worker has not been heard of for this long (workers beat every 30 s).
-_SILENCE = timedelta(seconds=90)
+#: A job begins nothing later than this after its own start: what it still holds as QUEUED has lost its worker. Taking a
+#: live job for dead does no harm, for a message put back and claimed again is begun by one of the two jobs only.
+_BEGINS_WITHIN = timedelta(seconds=30)
 
 _LAST_TICK = "rqmail:last-tick"
 _NUDGE = "rqmail:nudge"
@@ -104,19 +105,19 @@ class MailQueues:
         return int(self._redis.lrem(self._queues[TICKS].key, 0, job_id))
 
     def alive(self, job_ids: Iterable[str]) -> set[str]:
-        """Answer which of these jobs are still waiting in their queue or being worked on by a worker that breathes."""
+        """Answer which of these jobs are waiting in their queue, or began so lately that they still begin messages."""
         wanted = list(dict.fromkeys(job_ids))
         if not wanted:
             return set()
         jobs = MailJob.fetch_many(wanted, connection=self._redis)
         waiting = {job_id for queue in self._queues.values() for job_id in queue.get_job_ids()}
-        return {job.id for job in jobs if job is not None and (job.id in waiting or self._is_breathing(job))}
+        return {job.id for job in jobs if job is not None and (job.id in waiting or self._is_young(job))}
 
-    def _is_breathing(self, job: Job) -> bool:
-        if job.get_status(refresh=False) != JobStatus.STARTED:
+    @staticmethod
+    def _is_young(job: Job) -> bool:
+        if job.get_status(refresh=False) != JobStatus.STARTED or job.started_at is None:
             return False
-        heard = job.last_heartbeat or job.started_at
-        return heard is not None and datetime.now(UTC) - heard.replace(tzinfo=UTC) < _SILENCE
+        return datetime.now(UTC) - job.started_at.replace(tzinfo=UTC) < _BEGINS_WITHIN
 
     def begin_dispatch(self, seconds: int) -> str | None:
         """Become the only dispatcher for at most ``seconds``; ``None`` when another one is at it."""

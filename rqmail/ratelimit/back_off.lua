@@ -6,6 +6,8 @@
 --
 -- Returns the ms chosen. A longer pause that runs already stays as it is.
 
+-- include words.lua
+
 local state, now = KEYS[1], moment(ARGV[5])
 local ends, since, failures, why = 0, 0, 0, ''
 local kept = redis.call('HGET', state, 'pause')

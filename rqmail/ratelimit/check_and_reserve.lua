@@ -9,11 +9,53 @@
 -- '<reason> <ms until this very request could pass> <why paused>' when denied. Only a grant writes anything.
 
 local per_minute, per_day, in_flight, lease_ms, rolling, may_start = struct.unpack(LIMITS, ARGV[1])
-local state, lease, recipients, now = KEYS[1], ARGV[2], tonumber(ARGV[3]), moment(ARGV[4])
-local mailbox, filled = mailbox_of(state), rolling == 1 and ROLLING or FIXED
+local state, lease, recipients, now = KEYS[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + time[2] / 1000
+end
+local filled = rolling == 1 and ROLLING or FIXED
+local mailbox, bucket = string.sub(state, 17), floor(now / MINUTE)
+local minute = 'mail:rate:min:' .. mailbox .. ':' .. bucket
+local day = 'mail:rate:day:' .. mailbox .. ':' .. floor(now / DAY)
 
 local kept = redis.call('HMGET', state, 'windows', 'pause', lease)
 if kept[3] then return (struct.unpack('<d', kept[3])) end
+local counters = redis.call('MGET', minute, day)
+
+-- The common case in few steps: granted in the same minute as the one before, so that no slot, ring or key is new.
+if kept[1] and not kept[2] then
+  local kind, generation, latest, head, length, capacity, slot, slot_used, total, live = struct.unpack(HEADER, kept[1])
+  local calls, addressed = tonumber(counters[1]), tonumber(counters[2])
+  if kind == filled and latest <= now and floor(latest / MINUTE) == bucket and live < in_flight
+    and calls and calls < per_minute and addressed and addressed + recipients <= per_day then
+    local free = rolling == 0
+    if not free and total + recipients <= per_day and capacity >= per_minute then
+      local log = 'mail:rate:log:' .. mailbox
+      free = length < per_minute
+      if not free then
+        local at = RING + (head - per_minute) % capacity * 8
+        local nth = redis.call('GETRANGE', log, at, at + 7)
+        free = #nth == 8 and struct.unpack('<d', nth) + MINUTE <= now
+      end
+      if free then
+        redis.call('SETRANGE', log, RING + head * 8, struct.pack('<d', now))
+        head, slot_used, total = (head + 1) % capacity, slot_used + recipients, total + recipients
+        if length < capacity then length = length + 1 end
+      end
+    end
+    if free then
+      redis.call('INCR', minute)
+      redis.call('INCRBY', day, recipients)
+      redis.call('HSET', state,
+        'windows', struct.pack(HEADER, kind, generation, now, head, length, capacity, slot, slot_used, total, live + 1),
+        lease, struct.pack(LEASE, now, now, recipients, generation))
+      return now
+    end
+  end
+end
+
+-- include words.lua
 
 local w = read_windows(kept[1])
 if w.filled < filled and may_start == 0 then return string.format('unknown %.3f', now) end
@@ -41,8 +83,6 @@ if w.live >= in_flight then
   if #ends >= in_flight then deny('in_flight', ends[#ends - in_flight + 1]) end
 end
 
-local minute, day = minute_key(mailbox, now), day_key(mailbox, now)
-local counters = redis.call('MGET', minute, day)
 local calls, addressed = counter(minute, counters[1]), counter(day, counters[2])
 local stamp = now > w.latest and now or w.latest -- a clock that steps back must not disorder the ring
 local slots

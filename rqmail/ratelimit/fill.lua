@@ -6,6 +6,8 @@
 --
 -- Returns 1 when filled, 0 when the mailbox was known.
 
+-- include words.lua
+
 local per_minute, per_day, in_flight, lease_ms, rolling = struct.unpack(LIMITS, ARGV[1])
 local state, now = KEYS[1], tonumber(ARGV[2])
 local mailbox, filled = mailbox_of(state), rolling == 1 and ROLLING or FIXED

@@ -6,7 +6,7 @@ import os
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import structlog
 from redis import Redis
@@ -15,6 +15,7 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     ConnectionError,
+    NoScriptError,
     RedisError,
     ResponseError,
     TimeoutError,
@@ -25,6 +26,7 @@ from rqmail.clock import Clock, monotonic, to_epoch_ms, utc_now
 from rqmail.errors import InvalidInputError
 from rqmail.ratelimit import scripts
 from rqmail.ratelimit.breaker import Breaker
+from rqmail.ratelimit.connections import Connections
 from rqmail.ratelimit.history import DAY_MS, SendHistory, condense, since_ms
 from rqmail.ratelimit.limits import DEFAULT_LIMITS, RateLimits
 from rqmail.ratelimit.limits import mailbox_key as key_of
@@ -38,6 +40,8 @@ LEASE_MS = 120_000
 #: Together below 300 ms: what a dead Redis may cost the first message.
 CONNECT_TIMEOUT_SECONDS = 0.1
 READ_TIMEOUT_SECONDS = 0.19
+#: More than there can be lanes in a process.
+MOST_CONNECTIONS = 512
 #: A pause beyond a year is a mistake in a number.
 LONGEST_PAUSE_MS = 366 * DAY_MS
 #: Above this many calls a minute or recipients a day a limit is as good as none.
@@ -45,8 +49,8 @@ _LARGEST_LIMIT = 2**31 - 1
 _MAILBOXES_PER_SCRIPT = 500
 _REASON_BYTES = 200
 _LIMITS = struct.Struct("<ddddBB")
-_STATE = "mail:rate:state:"
-_LEASE = "lease:"
+_STATE = b"mail:rate:state:"
+_LEASE = b"lease:"
 
 T = TypeVar("T")
 
@@ -106,6 +110,7 @@ class MailRateLimiter:
         if window not in ("rolling", "fixed"):
             raise InvalidInputError("window", window, "'rolling' or 'fixed'")
         self._redis = redis
+        self._connections = Connections(redis)
         self._window = window
         self._clock = clock
         self._history = history
@@ -130,6 +135,7 @@ class MailRateLimiter:
             socket_connect_timeout=CONNECT_TIMEOUT_SECONDS,
             socket_timeout=READ_TIMEOUT_SECONDS,
             retry=Retry(NoBackoff(), 0),
+            max_connections=MOST_CONNECTIONS,
         )
         return cls(redis, window, clock, history, lease_ms=lease_ms, monotonic_clock=monotonic_clock)
 
@@ -173,9 +179,9 @@ class MailRateLimiter:
         """Give back just what the reservation took, once; nothing for one that Redis never counted."""
         if not reservation.counted:
             return
-        key, lease = _STATE + reservation.mailbox_key, _LEASE + reservation.id
+        key, lease = _state_key(reservation.mailbox_key), _LEASE + reservation.id.encode()
         self._or_open(
-            lambda: scripts.run(self._redis, scripts.RELEASE, 1, key, lease),
+            lambda: self._run(scripts.RELEASE, key, lease),
             None,
             reservation.mailbox_key,
             op="release",
@@ -185,8 +191,8 @@ class MailRateLimiter:
         """Say that the mail was accepted: the budget stays used, the place in flight is free, slow probing ends."""
         if not reservation.counted:
             return
-        key, lease = _STATE + reservation.mailbox_key, _LEASE + reservation.id
-        self._or_open(lambda: scripts.run(self._redis, scripts.SETTLE, 1, key, lease), None, reservation.mailbox_key)
+        key, lease = _state_key(reservation.mailbox_key), _LEASE + reservation.id.encode()
+        self._or_open(lambda: self._run(scripts.SETTLE, key, lease), None, reservation.mailbox_key)
 
     # --- one mailbox -----------------------------------------------------------------------------------------------
 
@@ -196,10 +202,8 @@ class MailRateLimiter:
         Afterwards one request at a time is let through until one is settled.
         """
         mailbox_key = key_of(mailbox_key)
-        arguments: tuple[scripts.Argument, ...] = (max(0, min(ms, LONGEST_PAUSE_MS)), _clipped(reason), *self._now())
-        self._or_open(
-            lambda: scripts.run(self._redis, scripts.PAUSE, 1, _STATE + mailbox_key, *arguments), None, mailbox_key
-        )
+        arguments = (b"%d" % max(0, min(ms, LONGEST_PAUSE_MS)), _clipped(reason), *self._now())
+        self._or_open(lambda: self._run(scripts.PAUSE, _state_key(mailbox_key), *arguments), None, mailbox_key)
 
     def back_off(
         self, mailbox_key: str, base_ms: int, max_ms: int, reason: str, failed: Reservation | None = None
@@ -211,16 +215,11 @@ class MailRateLimiter:
         ``base_ms`` is answered.
         """
         mailbox_key = key_of(mailbox_key)
-        granted_ms: int | str = failed.granted_ms if failed is not None and failed.counted else ""
-        arguments: tuple[scripts.Argument, ...] = (
-            base_ms,
-            min(max_ms, LONGEST_PAUSE_MS),
-            _clipped(reason),
-            granted_ms,
-            *self._now(),
-        )
+        granted_ms = b"%d" % failed.granted_ms if failed is not None and failed.counted else b""
+        longest = min(max_ms, LONGEST_PAUSE_MS)
+        arguments = (b"%d" % base_ms, b"%d" % longest, _clipped(reason), granted_ms, *self._now())
         return self._or_open(
-            lambda: int(scripts.run(self._redis, scripts.BACK_OFF, 1, _STATE + mailbox_key, *arguments)),
+            lambda: int(self._run(scripts.BACK_OFF, _state_key(mailbox_key), *arguments)),
             base_ms,
             mailbox_key,
         )
@@ -228,14 +227,14 @@ class MailRateLimiter:
     def resume(self, mailbox_key: str) -> bool:
         """End the mailbox's pause and all caution after it; false when Redis could not be told."""
         mailbox_key = key_of(mailbox_key)
-        return self._or_open(lambda: self._redis.hdel(_STATE + mailbox_key, "pause") is not None, False, mailbox_key)
+        return self._or_open(lambda: self._redis.hdel(_state_key(mailbox_key), "pause") is not None, False, mailbox_key)
 
     def reset(self, mailbox_key: str) -> bool:
         """Forget what was counted for the mailbox, neither its pause nor what is in flight; false when Redis failed."""
         mailbox_key = key_of(mailbox_key)
-        arguments: tuple[scripts.Argument, ...] = (int(self._window == "rolling"), *self._now())
+        arguments = (b"%d" % (self._window == "rolling"), *self._now())
         return self._or_open(
-            lambda: bool(scripts.run(self._redis, scripts.RESET, 1, _STATE + mailbox_key, *arguments)),
+            lambda: bool(self._run(scripts.RESET, _state_key(mailbox_key), *arguments)),
             False,
             mailbox_key,
         )
@@ -281,29 +280,35 @@ class MailRateLimiter:
 
     # --- talking to the scripts ------------------------------------------------------------------------------------
 
+    def _run(self, script: scripts.Script, *arguments: bytes) -> Any:
+        command = scripts.packed(script, arguments)
+        try:
+            return self._connections.ask(command)
+        except NoScriptError:
+            scripts.register(self._redis, script)
+            return self._connections.ask(command)
+
     def _ask(
         self, mailbox_key: str, recipient_count: int, limits: RateLimits, reservation_id: str, *, may_start: bool
     ) -> int | str | bytes:
-        reply: int | str | bytes = scripts.run(
-            self._redis,
+        reply: int | str | bytes = self._run(
             scripts.CHECK_AND_RESERVE,
-            1,
-            _STATE + mailbox_key,
+            _state_key(mailbox_key),
             self._pack(limits, may_start),
-            _LEASE + reservation_id,
-            recipient_count,
+            _LEASE + reservation_id.encode(),
+            b"%d" % recipient_count,
             *self._now(),
         )
         return reply
 
     def _ask_usage(self, wanted: Mapping[str, RateLimits], *, may_start: bool) -> dict[str, str]:
         keys = list(wanted)
-        now = self._now() or ("",)
-        calls: list[tuple[int, list[scripts.Argument]]] = []
+        now = self._now() or (b"",)
+        calls: list[tuple[int, list[bytes]]] = []
         for start in range(0, len(keys), _MAILBOXES_PER_SCRIPT):
             chunk = keys[start : start + _MAILBOXES_PER_SCRIPT]
             packed = (self._pack(wanted[key], may_start) for key in chunk)
-            calls.append((len(chunk), [*(_STATE + key for key in chunk), *now, *packed]))
+            calls.append((len(chunk), [*map(_state_key, chunk), *now, *packed]))
         answers = scripts.run_many(self._redis, scripts.USAGE, calls)
         return dict(zip(keys, (_text(reply) for answer in answers for reply in answer), strict=True))
 
@@ -319,7 +324,7 @@ class MailRateLimiter:
         """Count what the history knows of mailboxes that Redis forgot; of racing refills the first one counts."""
         if self._history is None:
             return
-        calls: list[tuple[int, list[scripts.Argument]]] = []
+        calls: list[tuple[int, list[bytes]]] = []
         told: list[tuple[str, int, int]] = []
         for key, (limits, now_ms) in unknown.items():
             try:
@@ -327,9 +332,9 @@ class MailRateLimiter:
             except Exception as error:  # noqa: BLE001 - whatever the database does, the mail goes out
                 log.warning("mail.rateLimit.refillFailed", mailboxKey=key, err=_short(error))
                 continue
-            arguments: list[scripts.Argument] = [_STATE + key, self._pack(limits, True), now_ms]
+            arguments = [_state_key(key), self._pack(limits, True), b"%d" % now_ms]
             for moment_ms, recipients in sent:
-                arguments += (moment_ms, recipients)
+                arguments += (b"%d" % moment_ms, b"%d" % recipients)
             calls.append((1, arguments))
             told.append((key, len(sent), sum(recipients for _, recipients in sent)))
         if not calls:
@@ -352,11 +357,11 @@ class MailRateLimiter:
             )
         return packed
 
-    def _now(self) -> tuple[str, ...]:
+    def _now(self) -> tuple[bytes, ...]:
         """Answer the handed-in moment as a script wants it, or nothing: then the server takes its own."""
         if self._clock is None:
             return ()
-        return (f"{self._clock().timestamp() * 1000:.3f}",)
+        return (b"%.3f" % (self._clock().timestamp() * 1000),)
 
     def _now_ms(self) -> int:
         return to_epoch_ms((self._clock or utc_now)())
@@ -418,6 +423,10 @@ def _denial(reply: str | bytes) -> Denial:
 
 
 _REASONS: dict[str, DenialReason] = {"minute": "minute", "day": "day", "in_flight": "in_flight", "paused": "paused"}
+
+
+def _state_key(mailbox_key: str) -> bytes:
+    return _STATE + mailbox_key.encode()
 
 
 def _is_unknown(reply: str | bytes) -> bool:

@@ -5,6 +5,8 @@
 --
 -- Returns the ms that the mailbox stays paused.
 
+-- include words.lua
+
 local state, now = KEYS[1], moment(ARGV[3])
 local ends, since, failures, why = 0, 0, 0, ''
 local kept = redis.call('HGET', state, 'pause')

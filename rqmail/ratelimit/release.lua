@@ -5,6 +5,8 @@
 -- Returns 1 when given back, 0 when the reservation is not in flight (released, settled, forgotten).
 -- No counter goes below zero, and an expired one stays expired.
 
+-- include words.lua
+
 local state, lease = KEYS[1], ARGV[1]
 local kept = redis.call('HMGET', state, 'windows', lease)
 if not kept[1] or not kept[2] then return 0 end

@@ -5,6 +5,8 @@
 --
 -- Returns 1. Also heals a mailbox whose keys hold something else than ours.
 
+-- include words.lua
+
 local state, now = KEYS[1], moment(ARGV[2])
 local mailbox = mailbox_of(state)
 local read, w = pcall(function() return read_windows(redis.call('HGET', state, 'windows')) end)

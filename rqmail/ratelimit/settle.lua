@@ -4,6 +4,8 @@
 --
 -- Returns 1 when settled, 0 when the reservation is not in flight. A success granted after a pause ends its slow probing.
 
+-- include words.lua
+
 local state, lease = KEYS[1], ARGV[1]
 local kept = redis.call('HMGET', state, 'windows', 'pause', lease)
 if not kept[1] or not kept[3] then return 0 end

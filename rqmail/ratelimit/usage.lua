@@ -8,6 +8,8 @@
 -- 'ok <moment> <bucket calls> <rolling calls> <bucket recipients> <rolling recipients> <in flight> <in flight allowed>
 -- <when one recipient could pass> <paused until, or 0> <why paused>'; the rolling numbers are 0 with fixed windows.
 
+-- include words.lua
+
 local now = moment(ARGV[1])
 
 local function calls_within_a_minute(state, w, stamp)

@@ -279,3 +279,21 @@ def test_making_a_limiter_does_not_connect(redis_client, valkey_url):
     before = redis_client.info("stats")["total_connections_received"]
     MailRateLimiter.from_url(valkey_url)
     assert redis_client.info("stats")["total_connections_received"] == before
+
+
+def test_a_connection_that_died_while_it_was_kept_is_replaced_without_a_word(valkey_url, redis_client, events):
+    limiter = MailRateLimiter.from_url(valkey_url)
+    limiter.check_and_reserve(MAILBOX, 1, RateLimits())
+    redis_client.client_kill_filter(_type="normal", skipme=True)
+    assert limiter.check_and_reserve(MAILBOX, 1, RateLimits()).counted
+    assert limiter.usage([MAILBOX])[MAILBOX].day.used == 2
+    assert events == []
+    limiter.close()
+
+
+def test_a_client_with_few_connections_keeps_them_for_itself(valkey_url, redis_client):
+    with redis.Redis.from_url(valkey_url, max_connections=1) as client:
+        limiter = MailRateLimiter(client)
+        assert limiter.check_and_reserve(MAILBOX, 1, RateLimits()).counted
+        assert client.ping()
+        assert limiter.check_and_reserve(MAILBOX, 1, RateLimits()).counted

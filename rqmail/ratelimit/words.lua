@@ -1,28 +1,4 @@
--- What is kept of one mailbox, and the words the scripts of this folder share; put in front of each of them.
---
--- mail:rate:min:<mailboxKey>:<minuteBucket>   string  sendMail calls in that minute, 120 s
--- mail:rate:day:<mailboxKey>:<dayBucket>      string  recipients in that UTC day, 26 h
--- mail:rate:state:<mailboxKey>                hash, 26 h or as long as a pause lasts
---     windows       the header of the rolling windows, packed as HEADER
---     pause         until when, since when, how many in a row, why; packed as PAUSE
---     lease:<id>    one reservation in flight, packed as LEASE
--- mail:rate:log:<mailboxKey>                  string of bytes, 26 h
---     SLOTS x 4 bytes      recipients per slot of ten minutes, slot n at n % SLOTS (the current one counts in the header)
---     capacity x 8 bytes   the moments of the last calls, a ring in order of time
---
--- The state key is KEYS[1]; the other names follow from it. Moments are milliseconds since 1970, with a fraction.
--- A decision costs the same however much was sent: the day keeps a running total, the minute looks at one ring entry.
-
-local MINUTE, DAY, SLOT, SLOTS = 60000, 86400000, 600000, 145
-local RING = SLOTS * 4
-local MINUTE_TTL, DAY_TTL, STATE_TTL = 120, 93600, 93600000
-local LIMITS = '<ddddBB' -- calls a minute, recipients a day, in flight, lease, rolling?, may an unknown mailbox start empty?
-local HEADER = '<BI4dI4I4I4I4ddI4' -- the fields of read_windows, in that order
-local PAUSE = '<dddBc0'
-local LEASE = '<dddI4' -- granted, stamp, recipients, generation
-local FIXED, ROLLING = 1, 2 -- what the windows were filled for; 0 is never
-local FEW_LEASES, LATE_RELEASE = 32, 3600000
-local floor = math.floor
+-- The words the scripts share; put where a script says `include`. Only what an `if` has not returned before pays for them.
 
 -- The given moment, or else the server's own: one clock for all workers.
 local function moment(given)

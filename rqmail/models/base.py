@@ -75,6 +75,7 @@ def connect(url: str, *, max_connections: int | None = None) -> peewee.Database:
             field_types={"TIMESTAMPTZ": "TEXT"},
             pragmas={"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1, "busy_timeout": 10_000},
         )
+        database.register_function(_lower, "LOWER", 1)  # SQLite's own knows the letters of ASCII only
     else:
         database = _PostgresPool(
             "postgresql://" + url.split("://", 1)[1],
@@ -165,6 +166,10 @@ if TYPE_CHECKING:
             """Tell the type checker which of the two this field is."""
 else:
     UtcDateTimeField = _UtcDateTimeField
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
 
 
 def to_column(value: datetime) -> str:

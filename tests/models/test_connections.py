@@ -1,0 +1,121 @@
+"""How connections are borrowed, given back and replaced, and how firmly SQLite keeps what it was told."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import peewee
+import psycopg
+import pytest
+
+from rqmail.errors import InvalidInputError
+from rqmail.models.base import borrowed, connect, db, patiently, transaction
+from rqmail.models.listing import Filter, find
+from rqmail.models.message import Message
+from support.clock import START
+from support.messages import new_message, submitted
+
+
+def test_a_sqlite_file_in_a_folder_that_does_not_exist_is_refused_in_words(tmp_path):
+    with pytest.raises(InvalidInputError, match="a file in a folder that exists"):
+        connect(f"sqlite:///{tmp_path}/missing/rqmail.db")
+
+
+def test_sqlite_writes_ahead_waits_for_others_and_forgets_nothing_in_a_power_cut(sqlite_database):
+    with borrowed():
+        told = {name: db.execute_sql(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")}
+        told |= {name: db.execute_sql(f"PRAGMA {name}").fetchone()[0] for name in ("foreign_keys", "busy_timeout")}
+    assert told == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 10_000}
+
+
+def test_a_transaction_that_fails_leaves_nothing_behind(database):
+    def half() -> None:
+        with transaction():
+            Message.submit([new_message()], START)
+            raise RuntimeError("half-way")
+
+    with pytest.raises(RuntimeError, match="half-way"):
+        half()
+    assert Message.select().count() == 0
+
+
+def test_more_threads_than_connections_take_turns(database):
+    submitted()
+    counted = []
+    start = threading.Barrier(20)
+
+    def count() -> None:
+        start.wait(timeout=10)
+        for _ in range(5):
+            with borrowed():
+                counted.append(Message.select().count())
+
+    threads = [threading.Thread(target=count) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert counted == [1] * 100
+
+
+def test_a_connection_the_server_has_closed_is_replaced_once_it_was_idle(postgresql_database, monkeypatch):
+    with borrowed():
+        pid = db.execute_sql("SELECT pg_backend_pid()").fetchone()[0]
+    with psycopg.connect(postgresql_database.url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    later = time.monotonic() + 2
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    with borrowed():
+        assert db.execute_sql("SELECT pg_backend_pid()").fetchone()[0] != pid
+
+
+def test_a_connection_that_broke_in_use_fails_that_once_and_never_again(postgresql_database):
+    with borrowed():
+        pid = db.execute_sql("SELECT pg_backend_pid()").fetchone()[0]
+    with psycopg.connect(postgresql_database.url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    with pytest.raises((peewee.OperationalError, peewee.InterfaceError)), borrowed():
+        db.execute_sql("SELECT 1")
+    with borrowed():
+        assert db.execute_sql("SELECT 1").fetchone() == (1,)
+
+
+def test_what_must_be_written_is_written_once_the_database_is_back(database):
+    pauses: list[float] = []
+    calls = []
+
+    def write() -> str:
+        calls.append(1)
+        if len(calls) < 4:
+            raise peewee.OperationalError("away")
+        return "written"
+
+    assert patiently(write, sleep=pauses.append) == "written"
+    assert pauses == [0.05, 0.1, 0.2]
+
+
+def test_patience_with_an_absent_database_ends_with_its_error(database):
+    def write() -> None:
+        raise peewee.OperationalError("away")
+
+    with pytest.raises(peewee.OperationalError, match="away"):
+        patiently(write, patience_seconds=0.0, sleep=lambda _: pytest.fail("it had no time to wait"))
+
+
+def test_what_is_wrong_with_the_statement_itself_is_not_tried_again(database):
+    tried = []
+
+    def write() -> None:
+        tried.append(1)
+        raise peewee.IntegrityError("no such message")
+
+    with pytest.raises(peewee.IntegrityError):
+        patiently(write, sleep=lambda _: pytest.fail("there is nothing to wait for"))
+    assert tried == [1]
+
+
+@pytest.mark.parametrize("searched", ["één", "ÉÉN", "Één uitnodiging"])
+def test_letters_with_accents_are_found_in_either_case_on_both_databases(database, searched):
+    [message_id] = submitted(new_message(subject="Één uitnodiging"))
+    assert [message.id for message in find(Filter(subject=searched), limit=5)] == [message_id]

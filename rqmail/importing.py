@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import IO, Any, Literal
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake import MAX_BODY_BYTES, Draft, Intake, check, require_sender
@@ -45,7 +45,7 @@ class ImportReport:
 
 def import_messages(
     intake: Intake,
-    file: BinaryIO,
+    file: IO[bytes],
     sender: str,
     *,
     format_: Format = "csv",
@@ -93,6 +93,11 @@ def format_of(name: str) -> Format:
     return "jsonl" if Path(name).suffix.lower() in {".jsonl", ".ndjson", ".json"} else "csv"
 
 
+def drafts(file: IO[bytes], sender: str, format_: Format = "csv") -> Iterator[Draft]:
+    """Read a file's rows as drafts, unchecked; raises ``InvalidInputError`` at the first that cannot be read."""
+    return (_sound(draft) for _, draft in _drafts(file, sender, format_))
+
+
 def _short(message: str) -> str:
     return message if len(message) <= 400 else message[:200] + " … " + message[-199:]
 
@@ -103,7 +108,7 @@ def _sound(draft: Draft | InvalidInputError) -> Draft:
     return draft
 
 
-def _drafts(file: BinaryIO, sender: str, format_: Format) -> Iterator[tuple[int, Draft | InvalidInputError]]:
+def _drafts(file: IO[bytes], sender: str, format_: Format) -> Iterator[tuple[int, Draft | InvalidInputError]]:
     lines = _decoded(file)
     for row, values in _json_rows(lines) if format_ == "jsonl" else _csv_rows(lines):
         if isinstance(values, InvalidInputError):
@@ -112,7 +117,7 @@ def _drafts(file: BinaryIO, sender: str, format_: Format) -> Iterator[tuple[int,
             yield row, Draft(sender, **values)
 
 
-def _decoded(file: BinaryIO) -> Iterator[str]:
+def _decoded(file: IO[bytes]) -> Iterator[str]:
     """Decode line by line, so that a byte that is no UTF-8 is reported with its line."""
     for number, line in enumerate(file, start=1):
         try:
@@ -151,7 +156,8 @@ def _csv_rows(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | Inva
         if len(values) != width:
             yield row, InvalidInputError("row", f"{len(values)} columns", f"{width} columns, as in the header")
         else:
-            yield row, dict(zip(names, values, strict=True))
+            cells = zip(names, values, strict=True)
+            yield row, {name: cell for name, cell in cells if cell or name in _REQUIRED}  # an empty cell says nothing
 
 
 def _header(line: str) -> tuple[str, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from rqmail.clock import Clock, from_epoch_ms
 from rqmail.errors import NotFoundError
@@ -29,6 +29,23 @@ _FOREVER = timedelta(days=365)
 
 Source = Literal["default", "override"]
 State = Literal["ok", "near", "limited", "paused", "unknown"]
+
+
+class Sentence(str):
+    """A sentence in English that also tells what it says, for whoever speaks to people in another language.
+
+    ``code`` names the sentence, ``values`` is what fills it in: numbers, moments, durations, names.
+    """
+
+    code: str
+    values: dict[str, Any]
+
+    def __new__(cls, code: str, text: str, **values: Any) -> Sentence:
+        """Make the sentence ``text``."""
+        made = super().__new__(cls, text)
+        made.code = code
+        made.values = values
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +98,7 @@ class SenderStatus:
     oldest_waiting_on: datetime | None
     next_on: datetime | None
     done_on: datetime | None
-    explanation: str
+    explanation: Sentence
     budget: Budget | None
 
 
@@ -100,7 +117,7 @@ class Problem:
     """Something a person should know: an ``error`` keeps mail from going out, a ``warning`` does not."""
 
     level: Literal["error", "warning"]
-    text: str
+    text: Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +213,7 @@ class Overview:
         """Look at one tenant."""
         return self._one(f"tenant:{key}")
 
-    def explain(self, key: str) -> str:
+    def explain(self, key: str) -> Sentence:
         """Say in plain words what the mail of a system mailbox waits for."""
         return self.mailbox(key).explanation
 
@@ -304,11 +321,9 @@ def _sender_status(
     deferred = counted.put_off
     done_on = None
     if budget is not None:
-        admitted = 0 if budget.paused_until else budget.per_minute.remaining
-        if not budget.recipients_per_day.remaining:
-            admitted = 0
-        deferred += max(0, counted.due - admitted) if budget.known else 0
-        if counted.backlog:
+        if budget.known:
+            deferred += max(0, counted.due - _admitted(counted, budget))
+        if counted.backlog and budget.known:
             done_on = backlog_done_on(
                 shared,
                 now,
@@ -334,6 +349,14 @@ def _sender_status(
     )
 
 
+def _admitted(counted: SenderCounts, budget: Budget) -> int:
+    """How many due messages may be claimed now, with what is claimed but has not reserved its place taken off."""
+    if budget.paused_until is not None or not budget.recipients_per_day.remaining:
+        return 0
+    asking = max(0, counted.by_status.get("SENDING", 0) - budget.in_flight)
+    return max(0, budget.per_minute.remaining - counted.by_status.get("QUEUED", 0) - asking)
+
+
 def _state(budget: Budget | None) -> State:
     if budget is None:
         return "ok"
@@ -352,53 +375,73 @@ def _state(budget: Budget | None) -> State:
 
 def _explanation(
     counted: SenderCounts, budget: Budget | None, done_on: datetime | None, machinery: _Machinery, now: datetime
-) -> str:
+) -> Sentence:
     """Say what the sender's mail waits for, the most stubborn obstacle first."""
     if not counted.backlog:
         if counted.later and counted.next_on is not None:
-            return f"Nothing is due. The next of {counted.later:,} goes out {_when(counted.next_on, now)}."
-        return "Nothing is waiting."
-    many = _messages(counted.backlog)
+            text = f"Nothing is due. The next of {counted.later:,} goes out {_when(counted.next_on, now)}."
+            return Sentence("later", text, later=counted.later, next_on=counted.next_on)
+        return Sentence("nothing", "Nothing is waiting.")
+    waiting = counted.backlog
+    many = _messages(waiting)
     if machinery.redis != "ok":
-        return f"{many}: Redis is {machinery.redis}, so nothing can be handed to the workers."
+        text = f"{many}: Redis is {machinery.redis}, so nothing can be handed to the workers."
+        return Sentence("redis", text, waiting=waiting)
     if budget is not None and budget.paused_until is not None:
-        until = "until it is resumed" if budget.paused_until - now > _FOREVER / 2 else _until(budget.paused_until, now)
-        return f"{many}: the mailbox is paused {until} ({budget.pause_reason or 'no reason given'})."
+        until = _until(budget.paused_until, now)
+        text = f"{many}: the mailbox is paused {until} ({budget.pause_reason or 'no reason given'})."
+        return Sentence(
+            "paused", text, waiting=waiting, until=_end(budget.paused_until, now), reason=budget.pause_reason or ""
+        )
     stopped = _stopped(machinery, counted.oldest, now)
     if stopped:
-        return f"{many}: {stopped[0]}"
+        return Sentence("stopped", f"{many}: {stopped[0]}", waiting=waiting, because=stopped[0])
     if budget is not None and budget.recipients_per_day.remaining == 0:
         day = budget.recipients_per_day
-        return (
+        text = (
             f"{many}: the day's budget is used up ({day.used:,} of {day.limit:,} recipients);"
             f" the next place comes free {_when(budget.next_free_on, now)}.{_done(done_on, now)}"
         )
+        return Sentence(
+            "day", text, waiting=waiting, used=day.used, limit=day.limit, next_on=budget.next_free_on, done_on=done_on
+        )
     if budget is not None and budget.per_minute.remaining == 0:
         minute = budget.per_minute
-        return (
+        text = (
             f"{many}: the minute's budget is used up ({minute.used} of {minute.limit} calls);"
             f" the next place comes free {_when(budget.next_free_on, now)}.{_done(done_on, now)}"
+        )
+        return Sentence(
+            "minute",
+            text,
+            waiting=waiting,
+            used=minute.used,
+            limit=minute.limit,
+            next_on=budget.next_free_on,
+            done_on=done_on,
         )
     in_hand = counted.by_status.get("QUEUED", 0) + counted.by_status.get("SENDING", 0)
     if counted.put_off and not counted.due and not in_hand:
         why = ", ".join(f"{number} {reason}" for reason, number in sorted(counted.reasons.items()))
-        return f"{many}: put off ({why or 'for a later try'}); the next try is {_when(counted.next_on, now)}."
-    return f"{many}: {in_hand} are being sent now, {counted.due} are next.{_done(done_on, now)}"
+        text = f"{many}: put off ({why or 'for a later try'}); the next try is {_when(counted.next_on, now)}."
+        return Sentence("put-off", text, waiting=waiting, reasons=counted.reasons, next_on=counted.next_on)
+    text = f"{many}: {in_hand} are being sent now, {counted.due} are next.{_done(done_on, now)}"
+    return Sentence("going", text, waiting=waiting, in_hand=in_hand, due=counted.due, done_on=done_on)
 
 
-def _stopped(machinery: _Machinery, oldest: datetime | None, now: datetime) -> list[str]:
+def _stopped(machinery: _Machinery, oldest: datetime | None, now: datetime) -> list[Sentence]:
     """Say which part of the machinery stands still while mail is overdue."""
     if machinery.redis != "ok" or oldest is None or now - oldest < PATIENCE:
         return []
     reasons = []
-    if machinery.last_tick_on is None or now - machinery.last_tick_on > PATIENCE:
-        if machinery.last_tick_on is None:
-            last = "no dispatch has run today"
-        else:
-            last = f"the last dispatch was {_ago(now - machinery.last_tick_on)} ago"
-        reasons.append(f"{last}; is `rqmail scheduler` running?")
+    if machinery.last_tick_on is None:
+        reasons.append(Sentence("no-tick", "no dispatch has run today; is `rqmail scheduler` running?"))
+    elif now - machinery.last_tick_on > PATIENCE:
+        age = now - machinery.last_tick_on
+        text = f"the last dispatch was {_ago(age)} ago; is `rqmail scheduler` running?"
+        reasons.append(Sentence("old-tick", text, age=age))
     if not any({MAIL, MAIL_HIGH} & set(worker.queues) for worker in machinery.workers):
-        reasons.append("no worker listens for mail; start `rqmail worker`.")
+        reasons.append(Sentence("no-worker", "no worker listens for mail; start `rqmail worker`."))
     return reasons
 
 
@@ -411,23 +454,32 @@ def _problems(
 ) -> list[Problem]:
     found = []
     if machinery.redis == "misconfigured":
-        found.append(Problem("error", f"Redis refuses us: {machinery.redis_text}"))
+        text = f"Redis refuses us: {machinery.redis_text}"
+        found.append(Problem("error", Sentence("redis-refuses", text, detail=machinery.redis_text)))
     elif machinery.redis == "unreachable":
-        found.append(Problem("error", f"Redis cannot be reached: {machinery.redis_text}"))
-    found += [Problem("error", text[0].upper() + text[1:]) for text in _stopped(machinery, oldest, now)]
+        text = f"Redis cannot be reached: {machinery.redis_text}"
+        found.append(Problem("error", Sentence("redis-away", text, detail=machinery.redis_text)))
+    for stopped in _stopped(machinery, oldest, now):
+        text = stopped[0].upper() + stopped[1:]
+        found.append(Problem("error", Sentence(stopped.code, text, **stopped.values)))
     for name, status in statuses.items():
         if status.budget is not None and status.budget.paused_until is not None:
             until = _until(status.budget.paused_until, now)
-            text = f"{name} is paused {until} ({status.budget.pause_reason}); {_messages(status.waiting).lower()}."
-            found.append(Problem("warning", text))
+            reason = status.budget.pause_reason or ""
+            text = f"{name} is paused {until} ({reason}); {_messages(status.waiting).lower()}."
+            values = {
+                "name": name,
+                "until": _end(status.budget.paused_until, now),
+                "reason": reason,
+                "waiting": status.waiting,
+            }
+            found.append(Problem("warning", Sentence("sender-paused", text, **values)))
     if total["UNKNOWN"]:
-        found.append(
-            Problem("warning", f"{total['UNKNOWN']} messages may or may not have been sent and need a decision.")
-        )
+        text = f"{total['UNKNOWN']} messages may or may not have been sent and need a decision."
+        found.append(Problem("warning", Sentence("undecided", text, number=total["UNKNOWN"])))
     if total["ERROR"]:
-        found.append(
-            Problem("warning", f"{total['ERROR']} messages could not be sent; `rqmail message list --status ERROR`.")
-        )
+        text = f"{total['ERROR']} messages could not be sent; `rqmail message list --status ERROR`."
+        found.append(Problem("warning", Sentence("failed", text, number=total["ERROR"])))
     return found
 
 
@@ -436,7 +488,7 @@ def _messages(number: int) -> str:
 
 
 def _done(done_on: datetime | None, now: datetime) -> str:
-    return "" if done_on is None else f" All of it is through {_when(done_on, now, about=True)}."
+    return "" if done_on is None or done_on <= now else f" All of it is through {_when(done_on, now, about=True)}."
 
 
 def _when(moment: datetime | None, now: datetime, *, about: bool = False) -> str:
@@ -446,7 +498,12 @@ def _when(moment: datetime | None, now: datetime, *, about: bool = False) -> str
 
 
 def _until(moment: datetime, now: datetime) -> str:
-    return f"until {_clock(moment, now)} UTC"
+    return "until it is resumed" if _end(moment, now) is None else f"until {_clock(moment, now)} UTC"
+
+
+def _end(paused_until: datetime, now: datetime) -> datetime | None:
+    """Answer when a pause ends, ``None`` where it was made to last until somebody ends it."""
+    return None if paused_until - now > _FOREVER / 2 else paused_until
 
 
 def _clock(moment: datetime, now: datetime) -> str:

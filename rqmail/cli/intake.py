@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import click
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -127,18 +128,16 @@ def import_(file: str, mailbox: str | None, tenant: str | None, format_: Any, *,
 
 
 @contextmanager
-def _rewindable(file: str) -> Iterator[BinaryIO]:
+def _rewindable(file: str) -> Iterator[IO[bytes]]:
     """Open the file; standard input is kept aside, because it is read twice."""
     if file != "-":
         with Path(file).open("rb") as opened:
             yield opened
         return
     with tempfile.SpooledTemporaryFile(max_size=_SPOOLED) as spooled:
-        source = click.get_binary_stream("stdin")
-        while chunk := source.read(1 << 20):
-            spooled.write(chunk)
+        shutil.copyfileobj(sys.stdin.buffer, spooled)
         spooled.seek(0)
-        yield spooled  # type: ignore[misc]  # it has all that is asked of a binary file
+        yield spooled
 
 
 @contextmanager

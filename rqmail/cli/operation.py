@@ -22,11 +22,13 @@ def init(*, json_: bool) -> None:
     """Create or update the tables and register the ticks. Safe to repeat; run it after every update."""
     app = application()
     applied = migrate()
+    if not json_:
+        click.echo(f"Tables: {', '.join(applied) or 'up to date'}.")
     registered = register_ticks(app)
     if json_:
         print_json({"migrations": applied, "ticks": registered})
     else:
-        click.echo(f"Tables: {', '.join(applied) or 'up to date'}.\nTicks: {', '.join(registered) or 'registered'}.")
+        click.echo(f"Ticks: {', '.join(registered) or 'registered already'}.")
 
 
 @click.command()

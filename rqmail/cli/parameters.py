@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -63,5 +64,5 @@ def secret_from(path: str | None) -> str | None:
     """Read a secret from a file, or from standard input for ``-``: on the command line everybody could see it."""
     if path is None:
         return None
-    text = click.get_text_stream("stdin").read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     return text.strip()

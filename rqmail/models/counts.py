@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -67,6 +68,15 @@ def by_sender(now: datetime) -> dict[str, SenderCounts]:
     for sender, reason, total in held_up:
         found[sender].reasons[reason] = int(total)
     return dict(found)
+
+
+def statuses_of(ids: Sequence[str]) -> dict[str, str]:
+    """Answer the status of each of these messages; an unknown id is left out."""
+    if not ids:
+        return {}
+    sql = f"SELECT id, status FROM message WHERE id IN ({', '.join([db.param] * len(ids))})"  # noqa: S608
+    with borrowed():
+        return dict(db.execute_sql(sql, ids).fetchall())
 
 
 def open_messages(sender: str) -> int:

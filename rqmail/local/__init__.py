@@ -1,0 +1,5 @@
+"""The whole system on one machine, for a look or a first day: ``rqmail run``.
+
+``story`` tells what happens in order; ``folder`` is what is kept, ``children`` the processes, ``sample`` the campaign,
+``view`` what is seen meanwhile.
+"""

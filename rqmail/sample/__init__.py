@@ -1,0 +1,1 @@
+"""The sample campaign that ``rqmail run`` sends; all addresses are reserved for examples."""

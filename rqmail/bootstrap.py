@@ -95,7 +95,7 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
         clock=None if clock is utc_now else clock,
         history=lambda key, since_ms, _now_ms: sends_since(key, from_epoch_ms(since_ms)),
     )
-    metrics = Metrics(redis)
+    metrics = Metrics(redis, clock)
     job_timeout = JOB_SECONDS + 2 * settings.send_timeout_seconds + 30
     queues = MailQueues(redis, clock, poll_seconds=settings.poll_seconds, job_timeout_seconds=round(job_timeout))
     box = SecretBox(settings.secret_key.get_secret_value() if settings.secret_key else None)

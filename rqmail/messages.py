@@ -96,6 +96,12 @@ def count(wanted: Filter) -> int:
     return listing.count(wanted)
 
 
+def count_by_status(wanted: Filter) -> dict[MessageStatus, int]:
+    """Count the matching messages in every status, those without any too."""
+    found = listing.count_by_status(wanted)
+    return {status: found.get(status.value, 0) for status in MessageStatus}
+
+
 def cancel(message_id: str) -> MessageView:
     """Cancel a message that has not begun; raises ``ConflictError`` when it has."""
     return _moved(message_id, Message.cancel([message_id]), "cancelled")

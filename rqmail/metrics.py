@@ -5,11 +5,19 @@ from __future__ import annotations
 import threading
 from collections import Counter as Tally
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from redis import Redis, RedisError
 
+from rqmail.clock import Clock, utc_now
+
 #: One hash: ``event|label`` counts, ``event|label|le=S`` is a bucket of its histogram, ``event|label|sum`` seconds.
 KEY = "rqmail:metrics"
+
+#: The same events without their labels, one hash for each minute in which they were added up.
+MINUTE_KEY = "rqmail:metrics:minute:"
+_MINUTE = timedelta(minutes=1)
+_MINUTES_KEPT = timedelta(hours=2)
 
 #: Upper bounds of the latency buckets, in seconds.
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, float("inf"))
@@ -26,11 +34,22 @@ class Sample:
     buckets: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """What happened in the minute that began at ``at``."""
+
+    at: datetime
+    sent: int
+    deferred: int
+    failed: int
+
+
 class Metrics:
     """Counts events by label; counting is cheap and thread-safe, and losing Redis loses numbers, never mail."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, clock: Clock = utc_now) -> None:
         self._redis = redis
+        self._clock = clock
         self._lock = threading.Lock()
         self._counts: Tally[str] = Tally()
         self._seconds: Tally[str] = Tally()
@@ -57,6 +76,11 @@ class Metrics:
             pipe.hincrby(KEY, name, number)
         for name, number in seconds.items():
             pipe.hincrbyfloat(KEY, name, float(number))
+        this_minute = _minute_key(self._clock())
+        for name, number in counts.items():
+            if name.count("|") == 1:
+                pipe.hincrby(this_minute, name.partition("|")[0], number)
+        pipe.expire(this_minute, _MINUTES_KEPT)
         try:
             pipe.execute()
         except RedisError:
@@ -76,6 +100,23 @@ class Metrics:
             seconds = float(raw.get(f"{name}|sum", 0))
             found.append(Sample(event, label, int(raw[name]), seconds, tuple(buckets) if timed else ()))
         return found
+
+    def last_hour(self) -> list[Minute]:
+        """Answer the last sixty minutes, oldest first; the one that is running is the last."""
+        now = self._clock().replace(second=0, microsecond=0)
+        minutes = [now - ago * _MINUTE for ago in range(59, -1, -1)]
+        pipe = self._redis.pipeline(transaction=False)
+        for minute in minutes:
+            pipe.hmget(_minute_key(minute), "sent", "deferred", "failed")
+        found = pipe.execute()
+        return [
+            Minute(minute, *(int(count or 0) for count in counts))
+            for minute, counts in zip(minutes, found, strict=True)
+        ]
+
+
+def _minute_key(moment: datetime) -> str:
+    return f"{MINUTE_KEY}{int(moment.timestamp()) // 60}"
 
 
 def bound_text(bound: float) -> str:

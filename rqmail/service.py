@@ -209,6 +209,7 @@ class MailProviderService:
         self._counter.count("call", "transient", call.seconds)
         attempt = call.attempt("not-sent", error)
         if message.attempts + 1 >= self._max_attempts:
+            self._counter.count("failed", "gave-up")
             error_text = f"Gave up after {message.attempts + 1} attempts; the last one: {error}"
             return self._written(message.mark_error, error_text, attempt)
         wait = min(RETRY_FIRST * 2**message.attempts, RETRY_LONGEST)
@@ -220,6 +221,7 @@ class MailProviderService:
     def _rejected(self, call: _Call, error: MailRejectedError) -> Ending:
         """The message will never be taken; many of them in a row make the mailbox rest."""
         self._counter.count("call", "rejected", call.seconds)
+        self._counter.count("failed", "rejected")
         ending = self._written(call.message.mark_error, str(error), call.attempt("rejected", error))
         if error.status is not None and self._limiter.strike(call.sender.budget_key) >= REJECTED_IN_A_ROW:
             reason = f"{REJECTED_IN_A_ROW} messages in a row were rejected; the last one: {error}"

@@ -48,6 +48,14 @@ def count(wanted: Filter) -> int:
         return int(db.execute_sql(f"SELECT COUNT(*) FROM message{_where(where)}", values).fetchone()[0])  # noqa: S608
 
 
+def count_by_status(wanted: Filter) -> dict[str, int]:
+    """Count the matching messages in each status that has any, in one pass."""
+    where, values = _conditions(wanted)
+    sql = f"SELECT status, COUNT(*) FROM message{_where(where)} GROUP BY status"  # noqa: S608 - only placeholders
+    with borrowed():
+        return {status: int(number) for status, number in db.execute_sql(sql, values).fetchall()}
+
+
 def find_ids(wanted: Filter, *, limit: int, after: str | None = None) -> list[str]:
     """List the ids of matching messages, oldest first: what an action on a whole filter works through."""
     where, values = _conditions(wanted)

@@ -168,12 +168,12 @@ class Dispatcher:
             mine = by_key[key]
             random.shuffle(mine)
             for one in sorted(mine, key=lambda d: d.priority):
-                claims = self._claim_one(one, room, now, left, batches[-1].job_id)
+                claims = self._claim_one(one, key, room, now, left, batches[-1].job_id)
                 left -= len(claims)
                 batches[-1].ids += [claim.id for claim in claims]
         return [batch for batch in batches if batch.ids]
 
-    def _claim_one(self, one: Due, room: _Room, now: datetime, left: int, job_id: str) -> list[Claim]:
+    def _claim_one(self, one: Due, key: str, room: _Room, now: datetime, left: int, job_id: str) -> list[Claim]:
         calls = min(room.calls if one.priority == Priority.HIGH else room.calls_not_high, left)
         if calls <= 0:
             return []
@@ -185,6 +185,7 @@ class Dispatcher:
                 calls=calls,
                 recipients=room.recipients,
                 never_more_than=room.whole_day,
+                mailbox_key=key,
                 job_id=job_id,
                 lease=CLAIM_LEASE,
             )

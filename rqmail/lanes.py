@@ -15,8 +15,8 @@ from uuid import uuid4
 import structlog
 
 from rqmail.clock import Clock, monotonic
-from rqmail.models.backlog import Queued, queued
-from rqmail.models.base import borrowed, patiently
+from rqmail.models.backlog import queued
+from rqmail.models.base import patiently
 from rqmail.models.contents import Contents, load_contents
 from rqmail.models.message import Message
 from rqmail.senders import Senders
@@ -24,7 +24,7 @@ from rqmail.service import Ending, MailProviderService
 
 log = structlog.get_logger()
 
-#: Mail of a sender that is gone, or that has no limiter, still goes few at a time per sender.
+#: Mail of a sender without a limiter (or that is gone) still goes few at a time.
 _WITHOUT_LIMITS_IN_FLIGHT = 8
 
 
@@ -68,12 +68,21 @@ class Lanes:
         try:
             run.work()
         finally:
-            put_back = run.put_back_the_rest()
-        return LanesReport(run.sent_off, put_back, run.lost)
+            run.put_back_the_rest()
+        return LanesReport(run.sent_off, run.put_back, run.lost)
+
+
+@dataclass(slots=True)
+class _Mailbox:
+    """What a job still has to send through one mailbox: QUEUED, and begun (SENDING under our claim) but not sent."""
+
+    in_flight: int
+    pending: deque[Message] = field(default_factory=deque)
+    begun: deque[Message] = field(default_factory=deque)
 
 
 class _Run:
-    """One call of :meth:`Lanes.send`: the mailboxes' pending messages, and the tokens that allow a lane to take one.
+    """One call of :meth:`Lanes.send`: the mailboxes' messages, and the tokens that allow a lane to take one.
 
     A token is a mailbox's right to one more message in flight. A lane takes a token, sends one message of that mailbox
     and returns the token, until the mailbox has nothing left: so no lane ever searches, and none exceeds ``in_flight``.
@@ -85,80 +94,122 @@ class _Run:
         self._claim = str(uuid4())
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self._pending: dict[str, deque[Queued]] = {}
+        self._mailboxes: dict[str, _Mailbox] = {}
         self._tokens: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._tokens_left = 0
         self._contents: dict[str, Contents] = {}
         self.sent_off = 0
+        self.put_back = 0
         self.lost = 0
         self._load(ids)
 
     def _load(self, ids: Sequence[str]) -> None:
         known = self._lanes.senders.all()
-        with borrowed():
-            rows = queued(ids)
-            self._contents = load_contents([row.id for row in rows])
-        in_flight: dict[str, int] = {}
-        for row in rows:
-            sender = known.get(row.sender)
-            key = sender.budget_key if sender else row.sender
-            in_flight[key] = sender.limits.in_flight if sender and sender.limits else _WITHOUT_LIMITS_IN_FLIGHT
-            self._pending.setdefault(key, deque()).append(row)
+        messages = queued(ids)
+        self._contents = load_contents([message.id for message in messages])
+        for message in messages:
+            message.claim = self._claim
+            sender = known.get(message.sender)
+            key = sender.budget_key if sender else message.sender
+            limits = sender.limits if sender else None
+            in_flight = limits.in_flight if limits else _WITHOUT_LIMITS_IN_FLIGHT
+            self._mailboxes.setdefault(key, _Mailbox(in_flight)).pending.append(message)
         # Round by round, so that every mailbox has its first message under way before any has its second.
-        for turn in range(max(in_flight.values(), default=0)):
-            for key, pending in self._pending.items():
-                if turn < min(in_flight[key], len(pending)):
+        for turn in range(max((mailbox.in_flight for mailbox in self._mailboxes.values()), default=0)):
+            for key, mailbox in self._mailboxes.items():
+                if turn < min(mailbox.in_flight, len(mailbox.pending)):
                     self._tokens.put(key)
                     self._tokens_left += 1
 
     def work(self) -> None:
         """Run the lanes until every mailbox has run dry or the job may begin nothing more."""
-        lanes = min(self._lanes.width, self._tokens_left)
-        if lanes == 0:
+        width = min(self._lanes.width, self._tokens_left)
+        if width == 0:
             return
-        pool = ThreadPoolExecutor(lanes, thread_name_prefix="lane")
+        pool = ThreadPoolExecutor(width, thread_name_prefix="lane")
         try:
-            running = [pool.submit(self._lane) for _ in range(lanes)]
+            running = [pool.submit(self._lane) for _ in range(width)]
             wait_for(running)
         finally:
             self._over.set()
-            for _ in range(lanes):
+            for _ in range(width):
                 self._tokens.put(None)
             pool.shutdown(wait=True)
         for lane in running:
             lane.result()
 
-    def put_back_the_rest(self) -> int:
-        """Return what was not begun to the table."""
-        with self._lock:
-            rest = [row.id for pending in self._pending.values() for row in pending]
-            self._pending.clear()
-        return len(patiently(lambda: Message.put_back(rest))) if rest else 0
+    def put_back_the_rest(self) -> None:
+        """Return what was not sent off to the table."""
+        for key in self._mailboxes:
+            self._leave(key)
 
     def _lane(self) -> None:
         while (key := self._tokens.get()) is not None:
-            row = self._next(key)
-            if row is None:
-                self._drop_token()
-                continue
             try:
-                ending = self._send_one(row, key)
+                more = self._send_next(key)
             except Exception:
+                log.exception("mail.lane.failed", mailboxKey=key)
+                more = False
+            if more:
+                self._tokens.put(key)
+            else:
                 self._drop_token()
-                log.exception("mail.lane.failed", messageUuid=row.id)
-                continue
-            if ending is Ending.MAILBOX_RESTS:
-                self._leave(key)
-            self._tokens.put(key)
 
-    def _next(self, key: str) -> Queued | None:
-        """Take the mailbox's next message, if this job may still begin one."""
+    def _send_next(self, key: str) -> bool:
+        """Send one message of the mailbox; answer whether there may be more to send."""
+        message = self._next(key)
+        if message is None:
+            return False
+        if self._lanes.service.send(message, self._contents.get(message.id)) is Ending.MAILBOX_RESTS:
+            self._leave(key)
+        return True
+
+    def _next(self, key: str) -> Message | None:
+        """Take the mailbox's next message, SENDING under our claim, if the job may still begin one."""
         lanes = self._lanes
-        if self._over.is_set() or lanes.stopping.is_set() or lanes.monotonic() > self._deadline:
-            return None
+        mailbox = self._mailboxes[key]
+        while not (self._over.is_set() or lanes.stopping.is_set() or lanes.monotonic() > self._deadline):
+            with self._lock:
+                if mailbox.begun:
+                    self.sent_off += 1
+                    return mailbox.begun.popleft()
+                # As many as the mailbox may have in flight: they all go in a moment, and one statement does for them.
+                candidates = [mailbox.pending.popleft() for _ in range(min(mailbox.in_flight, len(mailbox.pending)))]
+            if not candidates:
+                return None
+            self._begin(mailbox, candidates)
+        return None
+
+    def _begin(self, mailbox: _Mailbox, candidates: list[Message]) -> None:
+        """Move messages to SENDING, and those that are too late to EXPIRED."""
+        now = self._lanes.clock()
+        in_time = [m for m in candidates if m.expires_on is None or m.expires_on > now]
+        for late in (m for m in candidates if m not in in_time):
+            patiently(lambda late=late: Message.expire(late.id))  # type: ignore[misc]
+        attempt = {m.id: m for m in in_time}
+        started = patiently(
+            lambda: Message.start_sending(
+                list(attempt), claim=self._claim, now=now, lease_until=now + self._lanes.lease
+            )
+        )
         with self._lock:
-            pending = self._pending.get(key)
-            return pending.popleft() if pending else None
+            self.lost += len(attempt) - len(started)
+            mailbox.begun.extend(m for m in in_time if m.id in started)
+
+    def _leave(self, key: str) -> None:
+        """Put a mailbox's messages back untouched: it rests, or the job is over."""
+        mailbox = self._mailboxes[key]
+        with self._lock:
+            pending, begun = [m.id for m in mailbox.pending], [m.id for m in mailbox.begun]
+            mailbox.pending.clear()
+            mailbox.begun.clear()
+        back = 0
+        if pending:
+            back += len(patiently(lambda: Message.put_back(pending)))
+        if begun:
+            back += len(patiently(lambda: Message.put_back_unsent(begun, self._claim)))
+        with self._lock:
+            self.put_back += back
 
     def _drop_token(self) -> None:
         """A token has no more use; with the last one, every lane is told to go home."""
@@ -168,30 +219,3 @@ class _Run:
         if last:
             for _ in range(self._lanes.width):
                 self._tokens.put(None)
-
-    def _leave(self, key: str) -> None:
-        """The mailbox rests: its other messages go back untouched, without each asking for itself."""
-        with self._lock:
-            rest = [row.id for row in self._pending.pop(key, ())]
-        if rest:
-            patiently(lambda: Message.put_back(rest))
-
-    def _send_one(self, row: Queued, key: str) -> Ending:
-        if row.expires_on is not None and row.expires_on <= self._lanes.clock():
-            patiently(lambda: Message.expire(row.id))
-            return Ending.DONE
-        message = patiently(lambda: self._begin(row, key))
-        if message is None:
-            with self._lock:
-                self.lost += 1
-            return Ending.LOST
-        with self._lock:
-            self.sent_off += 1
-        return self._lanes.service.send(message, self._contents.get(row.id))
-
-    def _begin(self, row: Queued, key: str) -> Message | None:
-        """Take the lease from the moment it is written: the database may have been away since the row was read."""
-        now = self._lanes.clock()
-        return Message.start_sending(
-            row.id, claim=self._claim, mailbox_key=key, now=now, lease_until=now + self._lanes.lease
-        )

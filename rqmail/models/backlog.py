@@ -65,26 +65,21 @@ def in_hand() -> dict[str, InHand]:
         return {sender: InHand(*map(int, counts)) for sender, *counts in db.execute_sql(sql).fetchall()}
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """One message that waits in a job."""
+def queued(ids: Sequence[str]) -> list[Message]:
+    """Answer which of these messages are QUEUED, in the order they are to be sent: by priority, then by time.
 
-    id: str
-    sender: str
-    expires_on: datetime | None
-
-
-def queued(ids: Sequence[str]) -> list[Queued]:
-    """Answer which of these messages are QUEUED, in the order they are to be sent: by priority, then by time."""
+    Only what a send needs of them is read.
+    """
     if not ids:
         return []
     with borrowed():
-        rows = (
-            Message.select(Message.id, Message.sender, Message.expires_on)
+        return list(
+            Message.select(
+                Message.id, Message.sender, Message.subject, Message.attempts, Message.expires_on, Message.created_on
+            )
             .where(Message.id.in_(ids), Message.now_in(MessageStatus.QUEUED))
             .order_by(Message.priority, Message.scheduled_on, Message.id)
         )
-        return [Queued(row.id, row.sender, row.expires_on) for row in rows]
 
 
 def overdue(status: MessageStatus, now: datetime, *, limit: int) -> list[Message]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import peewee
 from uuid_utils import uuid7
@@ -200,6 +200,7 @@ class Message(BaseModel):
         calls: int,
         recipients: int | None,
         never_more_than: int | None = None,
+        mailbox_key: str | None = None,
         job_id: str,
         lease: timedelta,
     ) -> list[Claim]:
@@ -221,51 +222,35 @@ class Message(BaseModel):
             claims = _fitting(due, recipients, never_more_than)
             if claims:
                 cls._enter(
-                    _S.QUEUED, cls.id.in_([claim.id for claim in claims]), job_id=job_id, lease_until=now + lease
+                    _S.QUEUED,
+                    *_these(claim.id for claim in claims),
+                    job_id=job_id,
+                    mailbox_key=mailbox_key,
+                    lease_until=now + lease,
                 )
         return claims
 
     @classmethod
-    def start_sending(
-        cls, message_id: str, *, claim: str, mailbox_key: str | None, now: datetime, lease_until: datetime
-    ) -> Message | None:
-        """Move QUEUED → SENDING under ``claim`` and answer the row; ``None`` when another got there first."""
-        statement = (
-            cls.update(
-                status=_S.SENDING.value,
-                claim=claim,
-                mailbox_key=mailbox_key,
-                attempted_on=now,
-                lease_until=lease_until,
-                job_id=None,
-            )
-            .where(cls.id == message_id, cls.status.in_(_names(ENTERED_FROM[_S.SENDING])))
-            .returning(cls)
+    def start_sending(cls, ids: Sequence[str], *, claim: str, now: datetime, lease_until: datetime) -> set[str]:
+        """Move QUEUED → SENDING under ``claim`` and answer which were moved: another got to the others first."""
+        return set(
+            cls._enter(_S.SENDING, *_these(ids), claim=claim, attempted_on=now, lease_until=lease_until, job_id=None)
         )
-        with borrowed():
-            return next(iter(statement.execute()), None)
-
-    @classmethod
-    def extend_lease(cls, message_id: str, claim: str, lease_until: datetime) -> bool:
-        """Hold a SENDING message longer; ``False`` when the claim is no longer ours."""
-        statement = cls.update(lease_until=lease_until).where(
-            cls.id == message_id, cls.claim == claim, cls.status == _S.SENDING.value
-        )
-        with borrowed():
-            return bool(statement.execute())
 
     # --- outcomes, each under the claim it belongs to ------------------------------------------------------------
 
     def mark_sent(self, now: datetime, attempt: Attempt) -> bool:
         """The provider accepted it: wherever the message is by now, it is SENT, unless a newer send has begun."""
-        return self._settle(_S.SENT, attempt, counts=True, sent_on=now, job_id=None, last_error=None, waiting_for=None)
+        return self._settle(
+            _S.SENT, attempt, counts="attempts", sent_on=now, job_id=None, last_error=None, waiting_for=None
+        )
 
     def mark_unknown(self, attempt: Attempt, *, look_at: datetime, error: str) -> bool:
         """The provider may have accepted it; recovery looks for it from ``look_at`` on."""
         return self._settle(
             _S.UNKNOWN,
             attempt,
-            counts=True,
+            counts="attempts",
             from_={_S.SENDING},
             lease_until=look_at,
             last_error=error,
@@ -274,14 +259,16 @@ class Message(BaseModel):
 
     def mark_error(self, error: str, attempt: Attempt | None = None) -> bool:
         """It can never be sent, or attempts are used up; ``error`` says why in words a person can act on."""
-        return self._settle(_S.ERROR, attempt, counts=True, from_={_S.SENDING}, last_error=error, waiting_for=None)
+        return self._settle(
+            _S.ERROR, attempt, counts="attempts", from_={_S.SENDING}, last_error=error, waiting_for=None
+        )
 
     def retry_at(self, moment: datetime, *, error: str, attempt: Attempt) -> bool:
         """It was certainly not sent: wait until ``moment``; this counted as an attempt."""
         return self._settle(
             _S.SCHEDULED,
             attempt,
-            counts=True,
+            counts="attempts",
             from_={_S.SENDING},
             scheduled_on=moment,
             last_error=error,
@@ -295,28 +282,35 @@ class Message(BaseModel):
         return self._settle(
             _S.SCHEDULED,
             attempt,
-            counts=False,
+            counts="deferrals",
             from_={_S.SENDING},
             scheduled_on=moment,
             waiting_for=waiting_for,
             last_error=error,
-            deferrals=Message.deferrals + 1,
         )
 
     @classmethod
     def expire(cls, message_id: str) -> bool:
         """Its ``expires_on`` has passed before it could be sent."""
-        return bool(cls._enter(_S.EXPIRED, cls.id == message_id, job_id=None, lease_until=None, waiting_for=None))
+        return bool(cls._enter(_S.EXPIRED, *_these([message_id]), job_id=None, lease_until=None, waiting_for=None))
 
     # --- by recovery ---------------------------------------------------------------------------------------------
 
     @classmethod
     def put_back(cls, ids: Iterable[str], job_id: str | None = None) -> list[str]:
         """Move QUEUED messages back to SCHEDULED, as if never claimed; with ``job_id`` only those it carries."""
-        where = cls.id.in_(list(ids))
+        where, values = _these(ids)
         if job_id is not None:
-            where &= cls.job_id == job_id
-        return cls._enter(_S.SCHEDULED, where, from_={_S.QUEUED}, job_id=None, lease_until=None)
+            where, values = f"{where} AND job_id = {db.param}", [*values, job_id]
+        return cls._enter(_S.SCHEDULED, where, values, from_={_S.QUEUED}, job_id=None, lease_until=None)
+
+    @classmethod
+    def put_back_unsent(cls, ids: Iterable[str], claim: str) -> list[str]:
+        """Move SENDING messages of this claim back to SCHEDULED: the caller knows that none went to a provider."""
+        where, values = _these(ids)
+        return cls._enter(
+            _S.SCHEDULED, f"{where} AND claim = {db.param}", [*values, claim], from_={_S.SENDING}, lease_until=None
+        )
 
     @classmethod
     def leave_queued(cls, ids: Iterable[str], until: datetime) -> None:
@@ -329,7 +323,7 @@ class Message(BaseModel):
     def give_up_expired(cls, now: datetime) -> list[str]:
         """Move SCHEDULED messages whose ``expires_on`` has passed to EXPIRED."""
         passed = f"status = 'SCHEDULED' AND expires_on IS NOT NULL AND expires_on <= {db.param}"  # the partial index
-        return cls._enter(_S.EXPIRED, peewee.SQL(passed, [to_column(now)]), from_={_S.SCHEDULED})
+        return cls._enter(_S.EXPIRED, passed, [to_column(now)], from_={_S.SCHEDULED})
 
     def lose_lease(self, now: datetime, *, look_at: datetime) -> bool:
         """Move a SENDING message whose worker is gone to UNKNOWN: the request may have left the machine."""
@@ -342,7 +336,7 @@ class Message(BaseModel):
         return self._settle(
             _S.UNKNOWN,
             attempt,
-            counts=True,
+            counts="attempts",
             from_={_S.SENDING},
             lease_until=look_at,
             last_error="The worker stopped while the message was being sent; it may or may not have been accepted.",
@@ -363,12 +357,12 @@ class Message(BaseModel):
         return bool(
             self._enter(
                 _S.SENT,
-                Message.id == self.id,
+                *_these([self.id]),
                 from_={_S.UNKNOWN},
+                log=attempt,
                 sent_on=self.attempted_on or now,
                 lease_until=None,
                 last_error=None,
-                attempt_log=Message.attempt_log.concat(_log_line(attempt)),
             )
         )
 
@@ -381,11 +375,11 @@ class Message(BaseModel):
         return bool(
             self._enter(
                 _S.SCHEDULED,
-                Message.id == self.id,
+                *_these([self.id]),
                 from_={_S.UNKNOWN},
+                log=attempt,
                 scheduled_on=now,
                 lease_until=None,
-                attempt_log=Message.attempt_log.concat(_log_line(attempt)),
             )
         )
 
@@ -394,14 +388,14 @@ class Message(BaseModel):
     @classmethod
     def cancel(cls, ids: Sequence[str]) -> list[str]:
         """Cancel what has not begun, and discard what is UNKNOWN; answer the ids that were."""
-        return cls._enter(_S.CANCELLED, cls.id.in_(ids), job_id=None, lease_until=None, waiting_for=None)
+        return cls._enter(_S.CANCELLED, *_these(ids), job_id=None, lease_until=None, waiting_for=None)
 
     @classmethod
     def requeue(cls, ids: Sequence[str], now: datetime) -> list[str]:
         """Send again, from the first attempt on, what ended in ERROR, CANCELLED or EXPIRED; answer the ids moved."""
         return cls._enter(
             _S.SCHEDULED,
-            cls.id.in_(ids),
+            *_these(ids),
             from_={_S.ERROR, _S.CANCELLED, _S.EXPIRED},
             scheduled_on=now,
             expires_on=None,
@@ -443,28 +437,47 @@ class Message(BaseModel):
         status: MessageStatus,
         attempt: Attempt | None,
         *,
-        counts: bool,
+        counts: Literal["attempts", "deferrals"],
         from_: set[MessageStatus] | None = None,
         **changes: Any,
     ) -> bool:
         """Enter ``status`` if the claim this row was started under is still the present one."""
-        if attempt is not None:
-            changes["attempt_log"] = Message.attempt_log.concat(_log_line(attempt))
-        if counts:
-            changes["attempts"] = Message.attempts + 1
+        where, values = f"id = {db.param} AND claim = {db.param}", [self.id, self.claim]
         changes.setdefault("lease_until", None)
-        where = (Message.id == self.id) & (Message.claim == self.claim)
-        return bool(self._enter(status, where, from_=from_, **changes))
+        return bool(self._enter(status, where, values, from_=from_, log=attempt, counts=counts, **changes))
 
     @classmethod
     def _enter(
-        cls, status: MessageStatus, where: Any, *, from_: set[MessageStatus] | None = None, **changes: Any
+        cls,
+        status: MessageStatus,
+        where: str,
+        values: Sequence[Any],
+        *,
+        from_: set[MessageStatus] | None = None,
+        log: Attempt | None = None,
+        counts: Literal["attempts", "deferrals"] | None = None,
+        **changes: Any,
     ) -> list[str]:
-        """Move the rows that match ``where`` and may enter ``status`` from where they are; answer their ids."""
+        """Move the rows that match ``where`` and may enter ``status`` from where they are; answer their ids.
+
+        ``log`` is added to their history, ``counts`` names what goes up by one, ``changes`` are columns to set. One
+        statement of its own, written out here: it runs twice for every mail, and a query builder takes longer over it
+        than the database does.
+        """
         allowed = ENTERED_FROM[status] if from_ is None else ENTERED_FROM[status] & from_
-        statement = cls.update(status=status.value, **changes).where(where, cls.now_in(*allowed)).returning(cls.id)
+        assignments = [f"status = '{status.value}'", *(f"{column} = {db.param}" for column in changes)]
+        set_to = [to_column(value) if isinstance(value, datetime) else value for value in changes.values()]
+        if log is not None:
+            assignments.append(f"attempt_log = attempt_log || {db.param}")
+            set_to.append(_log_line(log))
+        if counts is not None:
+            assignments.append(f"{counts} = {counts} + 1")
+        statement = (
+            f"UPDATE message SET {', '.join(assignments)} WHERE {where}"  # noqa: S608 - names and states are ours
+            f" AND status || '' IN ({_IN[frozenset(allowed)]}) RETURNING id"
+        )
         with borrowed():
-            return [row.id for row in statement.execute()]
+            return [row[0] for row in db.execute_sql(statement, [*set_to, *values]).fetchall()]
 
     @classmethod
     def now_in(cls, *states: MessageStatus) -> peewee.Expression:
@@ -539,12 +552,30 @@ def _insert(table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
         db.execute_sql(sql, [value for row in part for value in row])
 
 
+class _Names(dict[frozenset[MessageStatus], str]):
+    """States as an SQL list of texts, each list written once."""
+
+    def __missing__(self, states: frozenset[MessageStatus]) -> str:
+        written = self[states] = ", ".join(f"'{name}'" for name in _names(states)) or "NULL"
+        return written
+
+
+_IN = _Names()
+
+
+def _these(ids: Iterable[str]) -> tuple[str, list[Any]]:
+    """Write the condition that finds rows by id."""
+    values = list(ids)
+    return f"id IN ({', '.join([db.param] * len(values)) or 'NULL'})", values
+
+
 def _iso(moment: datetime) -> str:
     return to_column(moment).replace(" ", "T")
 
 
 def _log_line(attempt: Attempt) -> str:
-    return json.dumps({k: v for k, v in asdict(attempt).items() if v is not None}, ensure_ascii=False) + "\n"
+    told = {name: value for name in Attempt.__slots__ if (value := getattr(attempt, name)) is not None}
+    return json.dumps(told, ensure_ascii=False) + "\n"
 
 
 def _names(states: Iterable[MessageStatus]) -> list[str]:

@@ -1,0 +1,92 @@
+"""A Graph that only counts: answers 202 after a set time, and remembers per mailbox when it was called.
+
+Its own process, so that it does not share the interpreter of what is measured. Prints its port, then serves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections import defaultdict, deque
+
+from aiohttp import web
+
+_MINUTE = 60.0
+
+
+class Sink:
+    """Counts calls per mailbox: how many, the most in any rolling minute, the most at once."""
+
+    def __init__(self, latency: float) -> None:
+        self.latency = latency
+        self.forget()
+
+    def forget(self) -> None:
+        self.calls = 0
+        self.in_flight: defaultdict[str, int] = defaultdict(int)
+        self.most_in_flight = 0
+        self.recent: defaultdict[str, deque[float]] = defaultdict(deque)
+        self.most_per_minute = 0
+        self.per_mailbox: defaultdict[str, int] = defaultdict(int)
+        self.arrivals: list[tuple[float, str]] = []
+        self.keep_arrivals = False
+
+    async def send(self, request: web.Request) -> web.Response:
+        mailbox = request.match_info["mailbox"]
+        body = await request.read()
+        now = asyncio.get_running_loop().time()
+        self.calls += 1
+        self.per_mailbox[mailbox] += 1
+        recent = self.recent[mailbox]
+        recent.append(now)
+        while recent[0] <= now - _MINUTE:
+            recent.popleft()
+        self.most_per_minute = max(self.most_per_minute, len(recent))
+        self.in_flight[mailbox] += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight[mailbox])
+        if self.keep_arrivals:
+            self.arrivals.append((now, json.loads(body)["message"]["subject"]))
+        if self.latency:
+            await asyncio.sleep(self.latency)
+        self.in_flight[mailbox] -= 1
+        return web.Response(status=202)
+
+    async def control(self, request: web.Request) -> web.Response:
+        if request.method == "POST":
+            wanted = await request.json()
+            self.latency = wanted.get("latency", self.latency)
+            if wanted.get("forget"):
+                self.forget()
+            self.keep_arrivals = wanted.get("keep_arrivals", self.keep_arrivals)
+        counts = list(self.per_mailbox.values())
+        return web.json_response(
+            {
+                "now": asyncio.get_running_loop().time(),
+                "calls": self.calls,
+                "mailboxes": len(counts),
+                "mostInFlight": self.most_in_flight,
+                "mostPerMinute": self.most_per_minute,
+                "arrivals": self.arrivals,
+            }
+        )
+
+
+async def serve(latency: float) -> None:
+    sink = Sink(latency)
+    app = web.Application(client_max_size=2**23)
+    app.router.add_post("/v1.0/users/{mailbox}/sendMail", sink.send)
+    app.router.add_get("/control", sink.control)
+    app.router.add_post("/control", sink.control)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=600)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+    await site.start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--latency-ms", type=float, default=0)
+    asyncio.run(serve(parser.parse_args().latency_ms / 1000))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, assert_never
 
 import structlog
 
-from rqmail.clock import Clock
+from rqmail.clock import Clock, monotonic
 from rqmail.errors import MailboxNotReadableError, MailError, NotFoundError
 from rqmail.models.backlog import overdue
 from rqmail.models.base import borrowed
@@ -22,15 +23,23 @@ log = structlog.get_logger()
 
 UnknownPolicy = Literal["hold", "resend", "assume-sent"]
 
-#: Rows of one kind looked at in one pass: a pass ends well before the next one is due.
+#: Rows of one kind looked at in one pass.
 _AT_MOST = 500
+
+#: A pass begins no look into a mailbox later than this: ticks must not wait long behind it.
+_LOOK_FOR_SECONDS = 15.0
 
 #: A queued message whose job is alive is looked at again after this time.
 _JOB_ALIVE = timedelta(seconds=30)
 
 #: Between two looks for the same message; and when looking is not allowed or not possible now.
 _LOOK_AGAIN = timedelta(seconds=30)
+_CANNOT_LOOK_NOW = timedelta(minutes=2)
 _NOT_READABLE = timedelta(hours=1)
+
+#: A mail carries an id that no other ever has, so a copy proves an acceptance whenever it was made: this only has to be
+#: wider than the server's clock and ours can ever differ.
+_CLOCKS_DIFFER = timedelta(days=1)
 
 NOT_READABLE_NOTE = (
     "It is unknown whether this was sent, and the app may not read the mailbox to find out (Mail.Read is missing)."
@@ -50,6 +59,18 @@ class RecoveryReport:
     still_unknown: int = 0
 
 
+@dataclass(slots=True)
+class _Looks:
+    """One pass over UNKNOWN messages: how they ended, and into which senders' mailboxes it is no use to look again."""
+
+    ends_at: float
+    found: int = 0
+    again: int = 0
+    unknown: int = 0
+    away: set[str] = field(default_factory=set)
+    unreadable: set[str] = field(default_factory=set)
+
+
 class Recovery:
     """Finds what was lost on the way and moves it on; one pass is harmless beside another."""
 
@@ -61,12 +82,14 @@ class Recovery:
         *,
         unknown_policy: UnknownPolicy,
         grace: timedelta,
+        monotonic: Callable[[], float] = monotonic,
     ) -> None:
         self._senders = senders
         self._queues = queues
         self._clock = clock
         self._unknown_policy = unknown_policy
         self._grace = grace
+        self._monotonic = monotonic
 
     def run(self) -> RecoveryReport:
         """Make one pass over everything whose lease is over."""
@@ -75,8 +98,8 @@ class Recovery:
         with borrowed():
             expired = len(Message.give_up_expired(now))
         worker_lost = self._lost_workers(now)
-        found, again, unknown = self._unknown(now)
-        report = RecoveryReport(put_back, expired, worker_lost, found, again, unknown)
+        looks = self._unknown(now)
+        report = RecoveryReport(put_back, expired, worker_lost, looks.found, looks.again, looks.unknown)
         if report != RecoveryReport():
             log.info("mail.recovery.pass", **{name: getattr(report, name) for name in report.__slots__})
         return report
@@ -104,61 +127,71 @@ class Recovery:
                 lost += message.lose_lease(now, look_at=now + FIRST_LOOK)
         return lost
 
-    def _unknown(self, now: datetime) -> tuple[int, int, int]:
-        found = again = still = 0
+    def _unknown(self, now: datetime) -> _Looks:
+        looks = _Looks(self._monotonic() + _LOOK_FOR_SECONDS)
         for message in overdue(MessageStatus.UNKNOWN, now, limit=_AT_MOST):
+            if self._monotonic() > looks.ends_at:
+                break
             try:
-                ending = self._look_for(message, now)
+                self._look_for(message, now, looks)
             except MailError as problem:
                 # Whatever keeps us from looking (a throttle, no token) says nothing about the message.
                 log.info("mail.recovery.cannotLook", messageUuid=message.id, err=type(problem).__name__)
-                ending = self._look_later(message, now + _LOOK_AGAIN * 4)
-            found += ending == "found"
-            again += ending == "again"
-            still += ending == "unknown"
-        return found, again, still
+                looks.away.add(message.sender)
+                self._look_later(message, now + _CANNOT_LOOK_NOW, looks)
+        return looks
 
-    def _look_for(self, message: Message, now: datetime) -> str:
+    def _look_for(self, message: Message, now: datetime, looks: _Looks) -> None:
         """Look for one UNKNOWN message where its mailbox keeps what it sent."""
+        if message.sender in looks.away:
+            return self._look_later(message, now + _CANNOT_LOOK_NOW, looks)
+        if message.sender in looks.unreadable:
+            return self._by_policy(message, now, looks)
         try:
             mailbox = self._senders.mailbox(self._senders.find(message.sender))
         except NotFoundError:
             mailbox = None
         if mailbox is None:
-            return self._by_policy(message, now)
-        since = (message.attempted_on or message.created_on) - timedelta(minutes=5)
+            return self._by_policy(message, now, looks)
         try:
-            sighting = mailbox.find_sent(message.id, since)
+            sighting = mailbox.find_sent(message.id, message.created_on - _CLOCKS_DIFFER)
         except MailboxNotReadableError:
-            return self._by_policy(message, now)
+            return self._by_policy(message, now, looks)
         if sighting is not None:
-            with borrowed():
-                message.confirm_sent(now, f"Found in {sighting.folder}.")
-            return "found"
+            return self._found(message, now, f"Found in {sighting.folder}.", looks)
         if now - (message.attempted_on or message.created_on) < self._grace:
-            return self._look_later(message, now + _LOOK_AGAIN)
-        with borrowed():
-            message.send_again(now, "Not in Sent Items, Drafts or Outbox after the grace period.")
-        return "again"
+            return self._look_later(message, now + _LOOK_AGAIN, looks)
+        return self._again(message, now, "Not in Sent Items, Drafts or Outbox after the grace period.", looks)
 
-    def _by_policy(self, message: Message, now: datetime) -> str:
+    def _by_policy(self, message: Message, now: datetime, looks: _Looks) -> None:
         """Nobody can look: do what the operator chose for this case."""
-        old_enough = now - (message.attempted_on or message.created_on) >= self._grace
-        if self._unknown_policy == "hold" or not old_enough:
-            if message.last_error != NOT_READABLE_NOTE:
-                log.warning("mail.recovery.notReadable", mailboxKey=message.mailbox_key, policy=self._unknown_policy)
-            return self._look_later(
-                message, now + _NOT_READABLE if old_enough else now + _LOOK_AGAIN, NOT_READABLE_NOTE
-            )
-        with borrowed():
-            if self._unknown_policy == "resend":
-                message.send_again(now, "Sent again by RQMAIL_UNKNOWN_POLICY=resend.")
-                return "again"
-            message.confirm_sent(now, "Taken for sent by RQMAIL_UNKNOWN_POLICY=assume-sent.")
-            return "found"
+        said = NOT_READABLE_NOTE in (message.last_error or "")
+        if not said and message.sender not in looks.unreadable:
+            log.warning("mail.recovery.notReadable", mailboxKey=message.mailbox_key, policy=self._unknown_policy)
+        looks.unreadable.add(message.sender)
+        note = None if said else f"{message.last_error or ''} {NOT_READABLE_NOTE}".strip()
+        if now - (message.attempted_on or message.created_on) < self._grace:
+            return self._look_later(message, now + _LOOK_AGAIN, looks, note)
+        match self._unknown_policy:
+            case "hold":
+                return self._look_later(message, now + _NOT_READABLE, looks, note)
+            case "resend":
+                return self._again(message, now, "Sent again by RQMAIL_UNKNOWN_POLICY=resend.", looks)
+            case "assume-sent":
+                return self._found(message, now, "Taken for sent by RQMAIL_UNKNOWN_POLICY=assume-sent.", looks)
+        assert_never(self._unknown_policy)
 
     @staticmethod
-    def _look_later(message: Message, moment: datetime, note: str | None = None) -> str:
+    def _found(message: Message, now: datetime, note: str, looks: _Looks) -> None:
         with borrowed():
-            message.look_again_at(moment, note)
-        return "unknown"
+            looks.found += message.confirm_sent(now, note)
+
+    @staticmethod
+    def _again(message: Message, now: datetime, note: str, looks: _Looks) -> None:
+        with borrowed():
+            looks.again += message.send_again(now, note)
+
+    @staticmethod
+    def _look_later(message: Message, moment: datetime, looks: _Looks, note: str | None = None) -> None:
+        with borrowed():
+            looks.unknown += message.look_again_at(moment, note)

@@ -8,6 +8,7 @@ from types import FrameType
 
 import structlog
 from redis import Redis
+from redis.client import Pipeline
 from redis.exceptions import RedisError
 from rq import Queue, SimpleWorker
 from rq.exceptions import StopRequested
@@ -29,6 +30,13 @@ class MailWorker(SimpleWorker):
     """
 
     application: Application
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
+        """Beat, and register anew where an emptied Redis has forgotten this worker."""
+        if pipeline is None and not self.connection.hexists(self.key, "birth"):
+            self.connection.delete(self.key)
+            self.register_birth()  # type: ignore[no-untyped-call]
+        super().heartbeat(timeout, pipeline)
 
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         """Begin nothing new; RQ then ends after the present job."""
@@ -63,6 +71,8 @@ def run(application: Application, *, burst: bool = False, queues: Sequence[str] 
             worker.work(burst=burst, logging_level="WARNING")
             if burst:
                 return 0
+            # RQ has logged why it gave up; a cause that stays must not make this a busy loop.
+            stopping.wait(_ASK_AGAIN_SECONDS)
         except StopRequested:
             break
         except RedisError as error:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
 from rqmail import bootstrap
 from rqmail.bootstrap import Application
+from rqmail.models.base import db
 from rqmail.settings import Settings
 from rqmail.web import create_app
 from support.clock import MovableClock
 from support.databases import BoundDatabase
-
-ADMIN_TOKEN = "a-token-for-tests-only"
+from web.asking import ADMIN_TOKEN
 
 
 @pytest.fixture
@@ -29,9 +31,13 @@ def settings(database: BoundDatabase, redis_url: str) -> Settings:
 
 
 @pytest.fixture
-def application(settings: Settings, clock: MovableClock) -> Application:
+def application(settings: Settings, clock: MovableClock) -> Iterator[Application]:
     """The application behind the web process."""
-    return bootstrap.build(settings, clock)
+    application = bootstrap.build(settings, clock)
+    yield application
+    application.limiter.close()
+    application.redis.close()
+    db.obj.close_all()
 
 
 @pytest.fixture

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from flask import Flask
+from flask import Blueprint, Flask
 
 from rqmail.web.api import bodies, changes, mailboxes, messages, reference, status, tenants, tokens
 
 
 def register_api(app: Flask) -> None:
     """Add the API and its documentation to the application."""
+    api = Blueprint("api", __name__)
+    api.before_request(bodies.check)
     for part in (mailboxes, tenants, messages, tokens, changes, status):
-        part.blueprint.before_request(bodies.check)
-        app.register_blueprint(part.blueprint)
+        api.register_blueprint(part.blueprint)
+    app.register_blueprint(api)
     app.register_blueprint(reference.blueprint)

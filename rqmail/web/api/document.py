@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from flask import Response as FlaskResponse
-from flask import jsonify
 from pydantic import ValidationError
 from spectree import Response, SecurityScheme, SpecTree
 from spectree.models import SecureType, SecuritySchemeData
@@ -71,8 +69,3 @@ def operation(
         return require(scope)(validated(view))
 
     return decorate
-
-
-def openapi_json() -> FlaskResponse:
-    """Answer the document."""
-    return jsonify(spec.spec)

@@ -12,7 +12,7 @@ from rqmail.access import Scope
 from rqmail.administration import UNSET
 from rqmail.jsonable import as_json
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Done, Limit, Line
+from rqmail.web.api.schema import ApiModel, Changes, Done, Limit, Line, Whole
 from rqmail.web.api.standing import SenderNow
 from rqmail.web.context import application, who
 
@@ -49,10 +49,10 @@ class NewMailbox(ApiModel):
     rate_limit_recipients_per_day: Limit | None = None
 
 
-class MailboxChanges(ApiModel):
+class MailboxChanges(Changes):
     """What to change: a field left out keeps its value, a limit of null goes back to the default."""
 
-    address: Line = Field(default_factory=str)
+    address: Line = ""
     rate_limit_per_minute: Limit | None = None
     rate_limit_recipients_per_day: Limit | None = None
 
@@ -61,7 +61,7 @@ class Pause(ApiModel):
     """Why nothing is to go out, and for how long; without a duration until somebody resumes."""
 
     reason: Annotated[Line, Field(min_length=1, max_length=500)]
-    duration_seconds: Annotated[int, Field(strict=True, ge=1, le=315_360_000)] | None = None
+    duration_seconds: Annotated[Whole, Field(ge=1, le=315_360_000)] | None = None
 
 
 @blueprint.get("")

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from flask import Blueprint, request
-from pydantic import AwareDatetime, ConfigDict, Discriminator, Field, RootModel, StringConstraints, Tag, model_validator
+from pydantic import ConfigDict, Discriminator, Field, RootModel, StringConstraints, Tag, model_validator
 
 from rqmail import messages
 from rqmail.access import Scope
@@ -21,7 +21,7 @@ from rqmail.models.message import MessageStatus, NewMessage, Priority
 from rqmail.submission import Repeatable
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
-from rqmail.web.api.schema import ApiModel, Line, Paging
+from rqmail.web.api.schema import ApiModel, Line, Moment, Paging
 from rqmail.web.context import application, who
 from rqmail.web.errors import FieldsError
 
@@ -52,8 +52,8 @@ class NewMail(ApiModel):
     subject: Line
     text: Body | None = None
     html: Body | None = None
-    at: Annotated[AwareDatetime | None, Field(description="When it is to go out; left out for at once")] = None
-    expires: Annotated[AwareDatetime | None, Field(description="When it is no longer worth sending")] = None
+    at: Annotated[Moment | None, Field(description="When it is to go out; left out for at once")] = None
+    expires: Annotated[Moment | None, Field(description="When it is no longer worth sending")] = None
     priority: PriorityName = "normal"
 
     @model_validator(mode="after")
@@ -225,8 +225,8 @@ class WhichMessages(ApiModel):
     recipient: Annotated[Line | None, Field(description="A whole address")] = None
     subject: Annotated[Line | None, Field(description="A part of the subject")] = None
     priority: PriorityName | None = None
-    created_from: Annotated[AwareDatetime | None, Field(alias="from")] = None
-    created_to: Annotated[AwareDatetime | None, Field(alias="to")] = None
+    created_from: Annotated[Moment | None, Field(alias="from")] = None
+    created_to: Annotated[Moment | None, Field(alias="to")] = None
 
     @model_validator(mode="after")
     def _one_sender(self) -> WhichMessages:

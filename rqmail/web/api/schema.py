@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 #: A line of text: no control characters, so that it can be stored, logged and put in a header.
 Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=1000)]
 
-#: A limit: a whole number as JSON writes it, never text, never a truth value.
-Limit = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+#: A whole number as JSON has it (25 and 25.0 are the same there), never text, never a truth value.
+Whole = Annotated[Annotated[int, Field(strict=True)], BeforeValidator(_whole)]
+
+Limit = Annotated[Whole, Field(ge=1, le=2**31 - 1)]
+
+
+def _moment(value: object) -> datetime:
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if moment is not None and moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError("a moment with its time zone, such as 2026-03-01T09:00:00+01:00")  # what pydantic reports
+
+
+#: A moment as ISO 8601 text; seconds since 1970, which pydantic would take too, are refused.
+Moment = Annotated[datetime, BeforeValidator(_moment), Field(json_schema_extra={"format": "date-time"})]
 
 PageSize = Annotated[int, Field(ge=1, le=200)]
 
@@ -26,6 +48,18 @@ class ApiModel(BaseModel):
         validate_by_name=False,
         validate_by_alias=True,
     )
+
+
+def _keep(schema: dict[str, Any]) -> None:
+    """Say nothing of defaults: what is left out is kept as it is."""
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+class Changes(ApiModel):
+    """Changes to something that is there: what is left out is kept as it is."""
+
+    model_config = ConfigDict(json_schema_extra=_keep)
 
 
 class Wrong(ApiModel):

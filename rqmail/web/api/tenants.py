@@ -11,7 +11,7 @@ from pydantic import Field
 from rqmail.access import Scope
 from rqmail.jsonable import as_json
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Done, Line
+from rqmail.web.api.schema import ApiModel, Changes, Done, Line
 from rqmail.web.api.standing import SenderNow
 from rqmail.web.context import application, who
 
@@ -44,10 +44,10 @@ class Tenants(ApiModel):
     tenants: list[Tenant]
 
 
-class TenantChanges(ApiModel):
+class TenantChanges(Changes):
     """What to change: a field left out keeps its value, null clears it. The two secrets are never shown again."""
 
-    provider: ProviderName = Field(default_factory=lambda: "default")
+    provider: ProviderName = "default"
     address: Line | None = None
     graph_tenant_id: Line | None = None
     graph_client_id: Line | None = None

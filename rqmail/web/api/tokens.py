@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from flask import Blueprint
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from rqmail.access import Scope
 from rqmail.jsonable import as_json
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Line
+from rqmail.web.api.schema import ApiModel, Line, Moment
 from rqmail.web.context import application, who
 
 blueprint = Blueprint("tokens", __name__, url_prefix="/admin/tokens")
@@ -42,7 +42,7 @@ class NewToken(ApiModel):
 
     name: Line
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=3)]
-    expires_on: AwareDatetime | None = None
+    expires_on: Moment | None = None
 
 
 class IssuedToken(Token):

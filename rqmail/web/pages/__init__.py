@@ -1,17 +1,15 @@
-"""The pages for people."""
+"""The pages for people, one module a page. They read and change through the same use cases as the API."""
 
 from __future__ import annotations
 
-from flask import Blueprint, render_template
+from flask import Blueprint
 
-from rqmail.access import Scope
-from rqmail.web.auth import require
+from rqmail.web.pages import audit, decisions, language, mailboxes, message, messages, overview, tenants, tokens, writing
 
 blueprint = Blueprint("pages", __name__)
 
+for _page in (overview, mailboxes, messages, message, decisions, tenants, tokens, audit, language):
+    blueprint.register_blueprint(_page.blueprint)
 
-@blueprint.get("/")
-@require(Scope.READ)
-def overview() -> str:
-    """Show the first page."""
-    return render_template("overview.html")
+language.install(blueprint)
+writing.install(blueprint)

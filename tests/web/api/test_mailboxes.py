@@ -1,0 +1,168 @@
+"""System mailboxes over the API: limits, pauses, and what is refused in which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from rqmail.bootstrap import Application
+from support.clock import MovableClock
+from support.messages import new_message, submitted
+
+NEWS = "/admin/system-mailboxes/news"
+
+LIMITS = ["rateLimitPerMinute", "rateLimitRecipientsPerDay"]
+NO_LIMITS = [-1, 0, 1.5, "25", True, False, [], {}, "", 2**31]
+
+
+@pytest.fixture(autouse=True)
+def news(application: Application) -> None:
+    application.administration.add_mailbox(
+        "news", "news@example.org", rate_limit_per_minute=12, rate_limit_recipients_per_day=400
+    )
+
+
+def limits(client: FlaskClient) -> tuple[int | None, int | None]:
+    shown = client.get(NEWS).json
+    return shown["rateLimitPerMinute"], shown["rateLimitRecipientsPerDay"]
+
+
+@pytest.mark.parametrize("wrong", NO_LIMITS, ids=repr)
+@pytest.mark.parametrize("field", LIMITS)
+def test_what_is_not_a_positive_whole_number_is_refused_in_the_agreed_words(
+    client: FlaskClient, field: str, wrong: Any
+) -> None:
+    answer = client.put(NEWS, json={field: wrong})
+    text = f"{field} moet een positief geheel getal zijn"
+    assert answer.status_code == 400
+    assert answer.json == {"error": text, "fieldErrors": {field: text}}
+    assert limits(client) == (12, 400)
+
+
+def test_both_limits_are_reported_when_both_are_wrong(client: FlaskClient) -> None:
+    answer = client.put(NEWS, json={"rateLimitPerMinute": 0, "rateLimitRecipientsPerDay": "x"})
+    assert answer.json["error"] == "rateLimitPerMinute moet een positief geheel getal zijn"
+    assert set(answer.json["fieldErrors"]) == set(LIMITS)
+
+
+def test_a_wrong_limit_in_a_new_mailbox_is_refused_in_the_same_words(client: FlaskClient) -> None:
+    answer = client.post(
+        "/admin/system-mailboxes", json={"key": "a", "address": "a@example.org", "rateLimitPerMinute": -1}
+    )
+    assert answer.status_code == 400
+    assert answer.json["error"] == "rateLimitPerMinute moet een positief geheel getal zijn"
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ({}, (12, 400)),
+        ({"rateLimitPerMinute": 7}, (7, 400)),
+        ({"rateLimitPerMinute": 7.0}, (7, 400)),
+        ({"rateLimitRecipientsPerDay": 9}, (12, 9)),
+        ({"rateLimitPerMinute": None}, (None, 400)),
+        ({"rateLimitPerMinute": None, "rateLimitRecipientsPerDay": None}, (None, None)),
+        ({"address": "other@example.org"}, (12, 400)),
+    ],
+    ids=repr,
+)
+def test_a_field_left_out_keeps_its_value_and_null_clears_it(
+    client: FlaskClient, body: dict[str, Any], after: tuple[int | None, int | None]
+) -> None:
+    answer = client.put(NEWS, json=body)
+    assert answer.status_code == 200
+    assert (answer.json["rateLimitPerMinute"], answer.json["rateLimitRecipientsPerDay"]) == after
+    assert limits(client) == after
+
+
+def test_an_unknown_field_is_refused_by_name_and_nothing_is_changed(client: FlaskClient) -> None:
+    answer = client.put(NEWS, json={"rateLimitPerMinute": 7, "rateLimitPerHour": 100})
+    assert answer.status_code == 400
+    assert list(answer.json["fieldErrors"]) == ["rateLimitPerHour"]
+    assert limits(client) == (12, 400)
+
+
+@pytest.mark.parametrize("method", ["get", "put", "delete"])
+def test_an_unknown_mailbox_is_not_found(client: FlaskClient, method: str) -> None:
+    answer = getattr(client, method)("/admin/system-mailboxes/nobody", **({"json": {}} if method == "put" else {}))
+    assert answer.status_code == 404
+    assert "nobody" in answer.json["error"]
+
+
+def test_a_mailbox_is_added_once(client: FlaskClient) -> None:
+    body = {"key": "alerts", "address": "alerts@example.org", "rateLimitPerMinute": 3}
+    added = client.post("/admin/system-mailboxes", json=body)
+    assert added.status_code == 201
+    assert added.json["rateLimitPerMinute"] == 3
+    assert client.post("/admin/system-mailboxes", json=body).status_code == 409
+    listed = client.get("/admin/system-mailboxes").json["mailboxes"]
+    assert [mailbox["key"] for mailbox in listed] == ["alerts", "news"]
+
+
+def test_a_mailbox_is_not_removed_while_mail_of_it_waits(client: FlaskClient) -> None:
+    [waiting] = submitted(new_message("mailbox:news"))
+    assert client.delete(NEWS).status_code == 409
+    assert client.post(f"/messages/{waiting}/cancel").status_code == 200
+    assert client.delete(NEWS).json == {"done": True}
+    assert client.get(NEWS).status_code == 404
+
+
+def test_the_budget_says_what_is_used_and_where_each_limit_comes_from(
+    client: FlaskClient, application: Application
+) -> None:
+    client.put(NEWS, json={"rateLimitRecipientsPerDay": None})
+    sender = application.senders.find("mailbox:news")
+    assert sender.limits is not None
+    application.limiter.check_and_reserve("news@example.org", 5, sender.limits)
+    submitted(new_message("mailbox:news"), new_message("mailbox:news"))
+
+    shown = client.get(f"{NEWS}/budget").json
+    assert shown["waiting"] == 2
+    assert shown["budget"]["perMinute"] == {
+        "limit": 12, "source": "override", "used": 1, "remaining": 11, "bucket": 1, "rolling": 1,
+    }  # fmt: skip
+    day = shown["budget"]["recipientsPerDay"]
+    assert (day["limit"], day["source"], day["used"], day["remaining"]) == (9000, "default", 5, 8995)
+    assert shown["budget"]["inFlight"] == 1
+    assert shown["doneOn"] is not None
+
+
+def test_a_changed_limit_is_what_the_next_decision_is_made_with(client: FlaskClient, application: Application) -> None:
+    assert application.senders.find("mailbox:news").limits.per_minute == 12  # type: ignore[union-attr]
+    client.put(NEWS, json={"rateLimitPerMinute": 2})
+    assert application.senders.find("mailbox:news").limits.per_minute == 2  # type: ignore[union-attr]
+
+
+def test_a_pause_has_a_reason_and_an_end_and_can_be_ended(client: FlaskClient, clock: MovableClock) -> None:
+    paused = client.post(f"{NEWS}/pause", json={"reason": "Blocked by Exchange", "durationSeconds": 600})
+    assert paused.status_code == 200
+    budget = client.get(f"{NEWS}/budget").json
+    assert budget["state"] == "paused"
+    assert budget["budget"]["pauseReason"] == "Blocked by Exchange"
+
+    assert client.post(f"{NEWS}/resume").json["pausedUntil"] is None
+    assert client.get(f"{NEWS}/budget").json["state"] == "ok"
+
+    client.post(f"{NEWS}/pause", json={"reason": "once more", "durationSeconds": 600})
+    clock.advance(seconds=601)
+    assert client.get(f"{NEWS}/budget").json["state"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"reason": ""}, {"reason": "x", "durationSeconds": 0}, {"reason": "x", "durationSeconds": "5"}]
+)
+def test_a_pause_without_a_reason_or_with_a_strange_duration_is_refused(
+    client: FlaskClient, body: dict[str, Any]
+) -> None:
+    assert client.post(f"{NEWS}/pause", json=body).status_code == 400
+    assert client.get(NEWS).json["pausedUntil"] is None
+
+
+def test_a_reset_empties_the_windows(client: FlaskClient, application: Application) -> None:
+    sender = application.senders.find("mailbox:news")
+    assert sender.limits is not None
+    application.limiter.check_and_reserve("news@example.org", 5, sender.limits)
+    assert client.post(f"{NEWS}/reset").status_code == 200
+    assert client.get(f"{NEWS}/budget").json["budget"]["recipientsPerDay"]["used"] == 0

@@ -1,0 +1,86 @@
+"""Tenants over the API: secrets go in and never come out."""
+
+from __future__ import annotations
+
+import pytest
+from flask.testing import FlaskClient
+
+from rqmail.bootstrap import Application
+
+SECRETS = {"graphClientSecret": "gr-very-secret", "sendgridApiKey": "SG.very-secret"}
+
+
+@pytest.fixture
+def acme(client: FlaskClient) -> str:
+    body = {
+        "key": "acme",
+        "provider": "microsoft-graph",
+        "address": "info@acme.example",
+        "graphClientId": "an-app",
+        **SECRETS,
+    }
+    assert client.post("/admin/tenants", json=body).status_code == 201
+    return "/admin/tenants/acme"
+
+
+def test_no_answer_and_no_audit_line_holds_a_secret(client: FlaskClient, acme: str) -> None:
+    said = [
+        client.get(acme).text,
+        client.get("/admin/tenants").text,
+        client.put(acme, json={"sendgridApiKey": "SG.very-secret-too"}).text,
+        client.put(acme, json={"sendgridApiKey": "SG.very-secret\n"}).text,
+        client.put(acme, json={"sendgridApiKey": ["very-secret"]}).text,
+        client.get("/admin/audit").text,
+        client.get(f"{acme}/budget").text,
+    ]
+    assert not any("very-secret" in text for text in said)
+
+
+def test_a_secret_is_shown_as_set_or_not_set(client: FlaskClient, acme: str) -> None:
+    assert client.get(acme).json["hasSendgridApiKey"] is True
+    assert client.put(acme, json={"sendgridApiKey": None}).json["hasSendgridApiKey"] is False
+    assert client.get(acme).json["hasGraphClientSecret"] is True
+
+
+def test_a_secret_that_is_set_is_the_one_that_is_used(client: FlaskClient, application: Application, acme: str) -> None:
+    client.put(acme, json={"graphClientSecret": "another"})
+    row = application.senders.find("tenant:acme").row
+    assert application.box.decrypt(row.graph_client_secret_encrypted) == "another"  # type: ignore[union-attr, arg-type]
+
+
+def test_a_field_left_out_keeps_its_value(client: FlaskClient, acme: str) -> None:
+    assert client.put(acme, json={"address": "post@acme.example"}).status_code == 200
+    shown = client.get(acme).json
+    assert (shown["provider"], shown["address"], shown["graphClientId"]) == (
+        "microsoft-graph", "post@acme.example", "an-app",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"provider": "pigeon"}, "provider"),
+        ({"provider": None}, "provider"),
+        ({"address": "nobody"}, "address"),
+        ({"address": None}, "address"),
+        ({"graphClientId": None}, "graphClientId"),
+        ({"password": "x"}, "password"),
+        ({"rateLimitPerMinute": 3}, "rateLimitPerMinute"),
+    ],
+    ids=repr,
+)
+def test_what_could_never_send_is_refused_by_field(
+    client: FlaskClient, acme: str, body: dict[str, object], field: str
+) -> None:
+    before = client.get(acme).json
+    answer = client.put(acme, json=body)
+    assert answer.status_code == 400
+    assert list(answer.json["fieldErrors"]) == [field]
+    assert client.get(acme).json == before
+
+
+def test_a_tenant_is_added_once_and_removed(client: FlaskClient, acme: str) -> None:
+    assert client.post("/admin/tenants", json={"key": "acme"}).status_code == 409
+    assert client.delete(acme).json == {"done": True}
+    assert client.get(acme).status_code == 404
+    assert client.put(acme, json={}).status_code == 404

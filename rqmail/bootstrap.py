@@ -142,6 +142,7 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
             clock,
             unknown_policy=settings.unknown_policy,
             grace=timedelta(seconds=settings.unknown_grace_seconds),
+            max_attempts=settings.max_attempts,
         ),
         retention=Retention(clock),
         metrics=metrics,

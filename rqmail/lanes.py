@@ -186,15 +186,19 @@ class _Run:
         in_time = [m for m in candidates if m.expires_on is None or m.expires_on > now]
         for late in (m for m in candidates if m not in in_time):
             patiently(lambda late=late: Message.expire(late.id))  # type: ignore[misc]
-        attempt = {m.id: m for m in in_time}
-        started = patiently(
-            lambda: Message.start_sending(
-                list(attempt), claim=self._claim, now=now, lease_until=now + self._lanes.lease
-            )
-        )
+        ids = [m.id for m in in_time]
+        started = patiently(lambda: self._start(ids))
+        if missing := [message_id for message_id in ids if message_id not in started]:
+            # Another has them, unless the database took our word and its answer was lost: then nobody is at them.
+            patiently(lambda: Message.put_back_unsent(missing, self._claim))
         with self._lock:
-            self.lost += len(attempt) - len(started)
+            self.lost += len(missing)
             mailbox.begun.extend(m for m in in_time if m.id in started)
+
+    def _start(self, ids: list[str]) -> set[str]:
+        """Count the lease from when it is written: the database may have been away since this was first tried."""
+        now = self._lanes.clock()
+        return Message.start_sending(ids, claim=self._claim, now=now, lease_until=now + self._lanes.lease)
 
     def _leave(self, key: str) -> None:
         """Put a mailbox's messages back untouched: it rests, or the job is over."""

@@ -56,6 +56,7 @@ class RecoveryReport:
     worker_lost: int = 0
     found_sent: int = 0
     sent_again: int = 0
+    gave_up: int = 0
     still_unknown: int = 0
 
 
@@ -66,6 +67,7 @@ class _Looks:
     ends_at: float
     found: int = 0
     again: int = 0
+    gave_up: int = 0
     unknown: int = 0
     away: set[str] = field(default_factory=set)
     unreadable: set[str] = field(default_factory=set)
@@ -82,6 +84,7 @@ class Recovery:
         *,
         unknown_policy: UnknownPolicy,
         grace: timedelta,
+        max_attempts: int,
         monotonic: Callable[[], float] = monotonic,
     ) -> None:
         self._senders = senders
@@ -89,6 +92,7 @@ class Recovery:
         self._clock = clock
         self._unknown_policy = unknown_policy
         self._grace = grace
+        self._max_attempts = max_attempts
         self._monotonic = monotonic
 
     def run(self) -> RecoveryReport:
@@ -99,7 +103,7 @@ class Recovery:
             expired = len(Message.give_up_expired(now))
         worker_lost = self._lost_workers(now)
         looks = self._unknown(now)
-        report = RecoveryReport(put_back, expired, worker_lost, looks.found, looks.again, looks.unknown)
+        report = RecoveryReport(put_back, expired, worker_lost, looks.found, looks.again, looks.gave_up, looks.unknown)
         if report != RecoveryReport():
             log.info("mail.recovery.pass", **{name: getattr(report, name) for name in report.__slots__})
         return report
@@ -161,7 +165,10 @@ class Recovery:
             return self._found(message, now, f"Found in {sighting.folder}.", looks)
         if now - (message.attempted_on or message.created_on) < self._grace:
             return self._look_later(message, now + _LOOK_AGAIN, looks)
-        return self._again(message, now, "Not in Sent Items, Drafts or Outbox after the grace period.", looks)
+        absent = "Not in Sent Items, Drafts or Outbox after the grace period."
+        if message.attempts >= self._max_attempts:
+            return self._gave_up(message, now, absent, looks)
+        return self._again(message, now, absent, looks)
 
     def _by_policy(self, message: Message, now: datetime, looks: _Looks) -> None:
         """Nobody can look: do what the operator chose for this case."""
@@ -190,6 +197,11 @@ class Recovery:
     def _again(message: Message, now: datetime, note: str, looks: _Looks) -> None:
         with borrowed():
             looks.again += message.send_again(now, note)
+
+    @staticmethod
+    def _gave_up(message: Message, now: datetime, note: str, looks: _Looks) -> None:
+        with borrowed():
+            looks.gave_up += message.give_up(now, note)
 
     @staticmethod
     def _look_later(message: Message, moment: datetime, looks: _Looks, note: str | None = None) -> None:

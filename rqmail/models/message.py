@@ -37,7 +37,7 @@ ENTERED_FROM: dict[MessageStatus, frozenset[MessageStatus]] = {
     _S.QUEUED: frozenset({_S.SCHEDULED}),
     _S.SENDING: frozenset({_S.QUEUED}),
     _S.SENT: frozenset({_S.SENDING, _S.UNKNOWN, _S.SCHEDULED, _S.QUEUED}),
-    _S.ERROR: frozenset({_S.SENDING}),
+    _S.ERROR: frozenset({_S.SENDING, _S.UNKNOWN}),
     _S.UNKNOWN: frozenset({_S.SENDING}),
     _S.CANCELLED: frozenset({_S.SCHEDULED, _S.QUEUED, _S.UNKNOWN}),
     _S.EXPIRED: frozenset({_S.SCHEDULED, _S.QUEUED}),
@@ -347,7 +347,9 @@ class Message(BaseModel):
         changes: dict[str, Any] = {"lease_until": moment}
         if note is not None:
             changes["last_error"] = note
-        statement = Message.update(**changes).where(Message.id == self.id, Message.status == _S.UNKNOWN.value)
+        statement = Message.update(**changes).where(
+            peewee.SQL(*self._as_claimed()), Message.status == _S.UNKNOWN.value
+        )
         with borrowed():
             return bool(statement.execute())
 
@@ -357,7 +359,7 @@ class Message(BaseModel):
         return bool(
             self._enter(
                 _S.SENT,
-                *_these([self.id]),
+                *self._as_claimed(),
                 from_={_S.UNKNOWN},
                 log=attempt,
                 sent_on=self.attempted_on or now,
@@ -375,11 +377,21 @@ class Message(BaseModel):
         return bool(
             self._enter(
                 _S.SCHEDULED,
-                *_these([self.id]),
+                *self._as_claimed(),
                 from_={_S.UNKNOWN},
                 log=attempt,
                 scheduled_on=now,
                 lease_until=None,
+            )
+        )
+
+    def give_up(self, now: datetime, note: str) -> bool:
+        """It is known after all that the provider did not accept an UNKNOWN message, and its attempts are used up."""
+        attempt = Attempt(at=_iso(now), outcome="given-up", duration_ms=0, detail=note)
+        error = f"Gave up after {self.attempts} attempts; the last one: {self.last_error or note}"
+        return bool(
+            self._enter(
+                _S.ERROR, *self._as_claimed(), from_={_S.UNKNOWN}, log=attempt, lease_until=None, last_error=error
             )
         )
 
@@ -442,9 +454,12 @@ class Message(BaseModel):
         **changes: Any,
     ) -> bool:
         """Enter ``status`` if the claim this row was started under is still the present one."""
-        where, values = f"id = {db.param} AND claim = {db.param}", [self.id, self.claim]
         changes.setdefault("lease_until", None)
-        return bool(self._enter(status, where, values, from_=from_, log=attempt, counts=counts, **changes))
+        return bool(self._enter(status, *self._as_claimed(), from_=from_, log=attempt, counts=counts, **changes))
+
+    def _as_claimed(self) -> tuple[str, list[Any]]:
+        """Write the condition that finds this row while no newer send has begun than the one it tells of."""
+        return f"id = {db.param} AND claim IS NOT DISTINCT FROM {db.param}", [self.id, self.claim]
 
     @classmethod
     def _enter(

@@ -133,13 +133,8 @@ REFUSES = {
     "claim_due": lambda m: Message.claim_due(
         m.sender, 1, now=NAIVE, calls=1, recipients=None, job_id="j", lease=MINUTE
     ),
-    "start_sending now": lambda m: Message.start_sending(
-        m.id, claim="c", mailbox_key=None, now=NAIVE, lease_until=START
-    ),
-    "start_sending lease": lambda m: Message.start_sending(
-        m.id, claim="c", mailbox_key=None, now=START, lease_until=NAIVE
-    ),
-    "extend_lease": lambda m: Message.extend_lease(m.id, "c", NAIVE),
+    "start_sending now": lambda m: Message.start_sending([m.id], claim="c", now=NAIVE, lease_until=START),
+    "start_sending lease": lambda m: Message.start_sending([m.id], claim="c", now=START, lease_until=NAIVE),
     "mark_sent": lambda m: m.mark_sent(NAIVE, ATTEMPT),
     "mark_unknown": lambda m: m.mark_unknown(ATTEMPT, look_at=NAIVE, error="e"),
     "retry_at": lambda m: m.retry_at(NAIVE, error="e", attempt=ATTEMPT),

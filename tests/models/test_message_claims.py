@@ -11,6 +11,7 @@ from textwrap import dedent
 
 import pytest
 
+from rqmail.models import backlog
 from rqmail.models.base import borrowed, db
 from rqmail.models.message import Message, MessageStatus, Priority
 from support.clock import START
@@ -69,29 +70,29 @@ def test_a_message_larger_than_any_budget_is_claimed_to_fail_and_takes_no_room(d
     assert claim(recipients=4, never_more_than=20) == [small, hopeless, small_too]
 
 
-def test_sending_begins_once_and_answers_what_the_row_holds_now(database):
-    message = message_in(S.QUEUED)
-    started = Message.start_sending(
-        message.id, claim="claim-1", mailbox_key="news@example.org", now=START, lease_until=START + LEASE
-    )
-    again = Message.start_sending(
-        message.id, claim="claim-2", mailbox_key="news@example.org", now=START, lease_until=START + LEASE
-    )
-    assert again is None
-    assert (started.status, started.claim, started.mailbox_key) == (S.SENDING, "claim-1", "news@example.org")
-    assert (started.attempted_on, started.lease_until, started.job_id) == (START, START + LEASE, None)
-    assert started.subject == "Hello"
-    assert reloaded(message).claim == "claim-1"
+def test_a_claim_says_through_which_mailbox_the_message_will_go(database):
+    [message_id] = submitted()
+    assert claim(mailbox_key="news@example.org") == [message_id]
+    assert reloaded(message_id).mailbox_key == "news@example.org"
 
 
-def test_a_lease_is_extended_only_by_the_claim_that_holds_it(database):
+def test_sending_begins_once_for_each_message_whoever_else_asks(database):
+    first, second, third = (message_in(S.QUEUED) for _ in range(3))
+    mine = Message.start_sending([first.id, second.id], claim="claim-1", now=START, lease_until=START + LEASE)
+    theirs = Message.start_sending([second.id, third.id], claim="claim-2", now=START, lease_until=START + LEASE)
+    assert (mine, theirs) == ({first.id, second.id}, {third.id})
+    started = reloaded(second)
+    assert (started.status, started.claim, started.job_id) == (S.SENDING, "claim-1", None)
+    assert (started.attempted_on, started.lease_until) == (START, START + LEASE)
+    assert Message.start_sending([], claim="claim-3", now=START, lease_until=START) == set()
+
+
+def test_what_was_started_and_certainly_not_sent_is_put_back_by_its_own_claim_alone(database):
     message = message_in(S.SENDING, claim="mine")
-    assert not Message.extend_lease(message.id, "another", START + 2 * LEASE)
-    assert reloaded(message).lease_until == START + LEASE
-    assert Message.extend_lease(message.id, "mine", START + 2 * LEASE)
-    assert reloaded(message).lease_until == START + 2 * LEASE
-    Message.update(status=S.UNKNOWN.value).where(Message.id == message.id).execute()
-    assert not Message.extend_lease(message.id, "mine", START + 3 * LEASE)
+    assert Message.put_back_unsent([message.id], "another") == []
+    assert Message.put_back_unsent([message.id], "mine") == [message.id]
+    after = reloaded(message)
+    assert (after.status, after.attempts, after.deferrals, after.lease_until) == (S.SCHEDULED, 0, 0, None)
 
 
 def test_threads_that_claim_at_once_share_the_messages_and_none_gets_what_another_has(postgresql_database):
@@ -168,7 +169,7 @@ def test_of_many_threads_that_start_one_message_exactly_one_sends_it(database):
 
     def begin(name: str) -> None:
         start.wait(timeout=10)
-        if Message.start_sending(message.id, claim=name, mailbox_key=None, now=START, lease_until=START + LEASE):
+        if Message.start_sending([message.id], claim=name, now=START, lease_until=START + LEASE):
             won.append(name)
 
     threads = [threading.Thread(target=begin, args=(f"worker-{n}",)) for n in range(8)]
@@ -186,8 +187,8 @@ def test_no_statement_keeps_a_connection_from_the_others(database):
         message_id = Message.submit([new_message(at=START)], START)[0]
         Message.bring_forward([message_id], START)
         claim()
-        message = Message.start_sending(message_id, claim="c", mailbox_key="m", now=START, lease_until=START)
-        Message.extend_lease(message_id, "c", START)
+        Message.start_sending([message_id], claim="c", now=START, lease_until=START)
+        [message] = backlog.overdue(S.SENDING, START, limit=1)
         message.lose_lease(START, look_at=START)
         message.look_again_at(START)
         message.send_again(START, "absent")

@@ -57,6 +57,13 @@ def test_a_late_acceptance_does_not_speak_for_a_newer_claim(database, later_stat
     assert reloaded(mine).status == later_state
 
 
+@pytest.mark.parametrize("status", [S.SCHEDULED, S.QUEUED, S.SENDING, S.UNKNOWN])
+def test_a_message_nobody_has_begun_to_send_is_not_sent_whoever_says_so(database, status):
+    message = message_in(status, claim=None)
+    assert not message.mark_sent(LATER, ATTEMPT)
+    assert reloaded(message).status == status
+
+
 def test_a_deferral_counts_apart_from_attempts_and_moves_only_the_moment(database):
     message = message_in(S.SENDING, attempts=2, deferrals=5)
     assert message.defer(LATER, waiting_for="minute")

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from rqmail.models.message import ENTERED_FROM, FINAL, Message, MessageStatus
+from rqmail.models.message import ENTERED_FROM, FINAL, Message, MessageStatus, _these
 from support.clock import START
 from support.messages import ATTEMPT, message_in, reloaded, row
 
@@ -38,7 +38,7 @@ def _claim(message: Message) -> object:
 
 
 def _start(message: Message) -> object:
-    return Message.start_sending(message.id, claim="claim-2", mailbox_key="m@x.org", now=LATER, lease_until=LATER)
+    return Message.start_sending([message.id], claim="claim-2", now=LATER, lease_until=LATER)
 
 
 WAYS = {
@@ -53,6 +53,7 @@ WAYS = {
     "defer": Way(lambda m: m.defer(LATER, waiting_for="minute"), S.SCHEDULED, frozenset({S.SENDING})),
     "expire": Way(lambda m: Message.expire(m.id), S.EXPIRED, frozenset({S.SCHEDULED, S.QUEUED})),
     "put_back": Way(lambda m: Message.put_back([m.id]), S.SCHEDULED, frozenset({S.QUEUED})),
+    "put_back_unsent": Way(lambda m: Message.put_back_unsent([m.id], "claim-1"), S.SCHEDULED, frozenset({S.SENDING})),
     "give_up_expired": Way(lambda m: Message.give_up_expired(LATER), S.EXPIRED, frozenset({S.SCHEDULED})),
     "lose_lease": Way(lambda m: m.lose_lease(LATER, look_at=LATER), S.UNKNOWN, frozenset({S.SENDING})),
     "confirm_sent": Way(lambda m: m.confirm_sent(LATER, "seen"), S.SENT, frozenset({S.UNKNOWN})),
@@ -67,7 +68,7 @@ def test_a_move_is_made_from_the_states_it_is_allowed_from_and_changes_nothing_a
     way = WAYS[name]
     for start in MessageStatus:
         Message.delete().execute()
-        message = message_in(start, expires_on=START + timedelta(seconds=1))
+        message = message_in(start, claim="claim-1", expires_on=START + timedelta(seconds=1))
         before = row(message)
         moved = bool(way.call(message))
         after = row(message)
@@ -81,7 +82,7 @@ def test_a_move_is_made_from_the_states_it_is_allowed_from_and_changes_nothing_a
 @pytest.mark.parametrize("start", MessageStatus)
 def test_the_one_door_opens_exactly_where_the_table_says(database, start, to):
     message = message_in(start)
-    moved = Message._enter(to, Message.id == message.id)
+    moved = Message._enter(to, *_these([message.id]))
     assert moved == ([message.id] if start in ENTERED_FROM[to] else [])
     assert reloaded(message).status == (to if moved else start)
 

@@ -87,6 +87,9 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
     logs.configure(settings.log_format)
     connect(settings.database_url)
 
+    # Waiting for a place in flight, one fresh token, one send, and what a busy machine adds.
+    lease = timedelta(seconds=3 * settings.send_timeout_seconds + 30)
+
     redis = _redis(settings.redis_url)
     defaults = RateLimits(settings.rate_per_minute, settings.rate_recipients_per_day, settings.rate_in_flight)
     limiter = _limiter_for_tests or MailRateLimiter.from_url(
@@ -94,6 +97,7 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
         window=settings.rate_window,
         clock=None if clock is utc_now else clock,
         history=lambda key, since_ms, _now_ms: sends_since(key, from_epoch_ms(since_ms)),
+        lease_ms=round(lease.total_seconds() * 1000),
     )
     metrics = Metrics(redis, clock)
     job_timeout = JOB_SECONDS + 2 * settings.send_timeout_seconds + 30
@@ -132,8 +136,7 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
             senders,
             clock,
             width=settings.send_lanes,
-            # Waiting for a place in flight, one fresh token, one send, and what a busy machine adds.
-            lease=timedelta(seconds=3 * settings.send_timeout_seconds + 30),
+            lease=lease,
             start_within_seconds=JOB_SECONDS,
         ),
         recovery=Recovery(

@@ -347,9 +347,7 @@ class Message(BaseModel):
         changes: dict[str, Any] = {"lease_until": moment}
         if note is not None:
             changes["last_error"] = note
-        statement = Message.update(**changes).where(
-            peewee.SQL(*self._as_claimed()), Message.status == _S.UNKNOWN.value
-        )
+        statement = Message.update(**changes).where(peewee.SQL(*self._as_claimed()), Message.status == _S.UNKNOWN.value)
         with borrowed():
             return bool(statement.execute())
 

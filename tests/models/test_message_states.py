@@ -55,6 +55,7 @@ WAYS = {
     "put_back": Way(lambda m: Message.put_back([m.id]), S.SCHEDULED, frozenset({S.QUEUED})),
     "put_back_unsent": Way(lambda m: Message.put_back_unsent([m.id], "claim-1"), S.SCHEDULED, frozenset({S.SENDING})),
     "give_up_expired": Way(lambda m: Message.give_up_expired(LATER), S.EXPIRED, frozenset({S.SCHEDULED})),
+    "give_up": Way(lambda m: m.give_up(LATER, "absent"), S.ERROR, frozenset({S.UNKNOWN})),
     "lose_lease": Way(lambda m: m.lose_lease(LATER, look_at=LATER), S.UNKNOWN, frozenset({S.SENDING})),
     "confirm_sent": Way(lambda m: m.confirm_sent(LATER, "seen"), S.SENT, frozenset({S.UNKNOWN})),
     "send_again": Way(lambda m: m.send_again(LATER, "absent"), S.SCHEDULED, frozenset({S.UNKNOWN})),

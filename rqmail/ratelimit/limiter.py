@@ -46,7 +46,8 @@ MOST_CONNECTIONS = 512
 LONGEST_PAUSE_MS = 366 * DAY_MS
 #: Above this many calls a minute or recipients a day a limit is as good as none.
 _LARGEST_LIMIT = 2**31 - 1
-_MAILBOXES_PER_SCRIPT = 500
+#: Others wait while a script runs: about three milliseconds for so many mailboxes.
+_MAILBOXES_PER_SCRIPT = 100
 _REASON_BYTES = 200
 _LIMITS = struct.Struct("<ddddBB")
 _STATE = b"mail:rate:state:"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rqmail.errors import InvalidInputError
+
 
 @dataclass(frozen=True)
 class RateLimits:
@@ -15,6 +17,15 @@ class RateLimits:
     per_minute: int = 25
     recipients_per_day: int = 9000
     in_flight: int = 3
+
+    def __post_init__(self) -> None:
+        for field, value in (
+            ("per_minute", self.per_minute),
+            ("recipients_per_day", self.recipients_per_day),
+            ("in_flight", self.in_flight),
+        ):
+            if value < 1:
+                raise InvalidInputError(field, value, "1 or more")
 
 
 DEFAULT_LIMITS = RateLimits()

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from rqmail.errors import InvalidInputError
 from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
 from rqmail.ratelimit.spread import compute_spread_ms
 
@@ -15,6 +16,12 @@ def test_the_defaults_stay_below_what_exchange_allows():
 def test_limits_are_a_value_that_cannot_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
         RateLimits().per_minute = 30  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("field", ["per_minute", "recipients_per_day", "in_flight"])
+def test_no_limit_is_below_one(field):
+    with pytest.raises(InvalidInputError, match=field):
+        RateLimits(**{field: 0})
 
 
 @pytest.mark.parametrize(

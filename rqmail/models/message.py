@@ -333,13 +333,16 @@ class Message(BaseModel):
             duration_ms=0,
             detail="The worker stopped while the message was being sent.",
         )
-        return self._settle(
-            _S.UNKNOWN,
-            attempt,
-            counts="attempts",
-            from_={_S.SENDING},
-            lease_until=look_at,
-            last_error="The worker stopped while the message was being sent; it may or may not have been accepted.",
+        return bool(
+            self._enter(
+                _S.UNKNOWN,
+                *self._as_claimed(),
+                from_={_S.SENDING},
+                log=attempt,
+                counts="attempts",
+                lease_until=look_at,
+                last_error="The worker stopped while the message was being sent; it may or may not have been accepted.",
+            )
         )
 
     def look_again_at(self, moment: datetime, note: str | None = None) -> bool:
@@ -452,11 +455,12 @@ class Message(BaseModel):
         **changes: Any,
     ) -> bool:
         """Enter ``status`` if the claim this row was started under is still the present one."""
+        where, values = f"id = {db.param} AND claim = {db.param}", [self.id, self.claim]
         changes.setdefault("lease_until", None)
-        return bool(self._enter(status, *self._as_claimed(), from_=from_, log=attempt, counts=counts, **changes))
+        return bool(self._enter(status, where, values, from_=from_, log=attempt, counts=counts, **changes))
 
     def _as_claimed(self) -> tuple[str, list[Any]]:
-        """Write the condition that finds this row while no newer send has begun than the one it tells of."""
+        """Write the condition that finds this row while no newer send has begun than the one it tells of, if any."""
         return f"id = {db.param} AND claim IS NOT DISTINCT FROM {db.param}", [self.id, self.claim]
 
     @classmethod

@@ -1,0 +1,45 @@
+"""That a fresh installation has what the code imports."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).parents[1]
+
+#: Distributions that are part of another one's promise, and need not be asked for by name.
+COME_WITH = {"urllib3": "requests", "werkzeug": "flask", "markupsafe": "flask", "jinja2": "flask", "pyjwt": "msal"}
+COME_WITH |= {"pydantic": "pydantic-settings", "pydantic-core": "pydantic-settings", "psycopg-binary": "psycopg"}
+
+
+def plain(name: str) -> str:
+    """A distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def asked_for() -> set[str]:
+    """Every distribution setup.cfg names for those who run rqmail; what only its developers need is left out."""
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(ROOT / "setup.cfg")
+    lists = [config["options"]["install_requires"]]
+    lists += [wanted for extra, wanted in config["options.extras_require"].items() if extra != "dev"]
+    lines = [line.strip() for text in lists for line in text.splitlines()]
+    return {plain(re.split(r"[\[<>=!~; ]", line)[0]) for line in lines if line and not line.startswith("%")}
+
+
+def test_every_package_the_code_imports_is_asked_for_by_name():
+    graph = grimp.build_graph("rqmail", "jobs", include_external_packages=True, cache_dir=None)
+    outside = {module for module in graph.modules if module.split(".")[0] not in {"rqmail", "jobs"}}
+    names = packages_distributions()
+    missing = {}
+    for module in sorted(outside - set(sys.stdlib_module_names)):
+        providers = {plain(name) for name in names.get(module, [module])}
+        wanted = providers | {COME_WITH[name] for name in providers if name in COME_WITH}
+        if not wanted & asked_for():
+            missing[module] = sorted(graph.find_modules_that_directly_import(module))
+    assert missing == {}

@@ -31,6 +31,7 @@ COMMANDS = {
     "top": Place("status", "top", "Watch it live."),
     "mailbox": Place("mailbox", "mailbox", "System mailboxes and their limits."),
     "tenant": Place("tenant", "tenant", "Tenants and their mail settings."),
+    "token": Place("token", "token", "Tokens for the API and the pages."),
     "message": Place("message", "message", "Messages: show, list, cancel, requeue, resolve."),
     "dispatch": Place("operation", "dispatch", "Do one pass: hand what can be sent now to the workers."),
     "worker": Place("processes", "worker", "Send mail until told to stop."),

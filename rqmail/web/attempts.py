@@ -11,7 +11,7 @@ from redis import RedisError
 
 #: Failures one address may have in ten minutes.
 _ALLOWED = RateLimitItemPerMinute(10, 10)
-#: The same while Redis is away and every process has to count alone.
+#: Those of them that Redis could not count, so that every process counts them alone.
 _ALLOWED_ALONE = RateLimitItemPerMinute(3, 10)
 
 _PREFIX = "rqmail:sign-in"
@@ -29,20 +29,20 @@ class Attempts:
     def are_used_up(self, address: str | None) -> bool:
         """Say whether this address has failed too often to be listened to now."""
         network = _network(address)
+        if not self._alone.test(_ALLOWED_ALONE, network):
+            return True
         try:
-            shared_left = self._shared.test(_ALLOWED, network)
+            return not self._shared.test(_ALLOWED, network)
         except RedisError:
-            return not self._alone.test(_ALLOWED_ALONE, network)
-        return not shared_left
+            return False
 
     def failed(self, address: str | None) -> None:
         """Count one failure."""
         network = _network(address)
-        self._alone.hit(_ALLOWED_ALONE, network)
         try:
             self._shared.hit(_ALLOWED, network)
         except RedisError:
-            return
+            self._alone.hit(_ALLOWED_ALONE, network)
 
 
 def _network(address: str | None) -> str:

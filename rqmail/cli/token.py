@@ -1,0 +1,82 @@
+"""Tokens: who may use the API and sign in to the pages."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import click
+
+from rqmail.access import Scope
+from rqmail.bootstrap import application
+from rqmail.cli.parameters import Duration
+from rqmail.cli.printing import json_option, print_json
+from rqmail.jsonable import as_json
+from rqmail.terminal import console, plain, table
+
+#: Under this name the audit keeps what was done here.
+_WHO = "command line"
+
+
+@click.group()
+def token() -> None:
+    """Tokens for the API and the pages."""
+
+
+@token.command("list")
+@json_option
+def list_(*, json_: bool) -> None:
+    """List the named tokens, the revoked ones too; never the tokens themselves."""
+    views = application().access.tokens()
+    if json_:
+        print_json(views)
+        return
+    shown = table("name", "scopes", "created", "last used", "expires", "revoked")
+    for view in views:
+        shown.add_row(
+            plain(view.name),
+            ", ".join(view.scopes),
+            _moment(view.created_on),
+            _moment(view.last_used_on),
+            _moment(view.expires_on),
+            _moment(view.revoked_on),
+        )
+    console().print(shown)
+
+
+@token.command(epilog="Example: rqmail token create webshop --scope send --expires-in 365d")
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    type=click.Choice([scope.value for scope in Scope]),
+    help="send hands mail in, read looks at everything, admin does all of it; may be repeated.",
+)
+@click.option("--expires-in", type=Duration(), help="How long it holds; without this until it is revoked.")
+@json_option
+def create(name: str, scopes: tuple[str, ...], expires_in: timedelta | None, *, json_: bool) -> None:
+    """Issue a token named NAME and print it: it cannot be shown again."""
+    app = application()
+    expires_on = None if expires_in is None else app.clock() + expires_in
+    with app.audit.change(_WHO, "token.create", f"token:{name}") as change:
+        change.after, issued = app.access.create(name, scopes, by=_WHO, expires_on=expires_on)
+    if json_:
+        print_json(as_json(change.after) | {"token": issued})
+    else:
+        click.echo(issued)
+
+
+@token.command(epilog="Example: rqmail token revoke webshop")
+@click.argument("name")
+def revoke(name: str) -> None:
+    """Let nobody in with the token named NAME any more."""
+    app = application()
+    with app.audit.change(_WHO, "token.revoke", f"token:{name}") as change:
+        change.before = app.access.token(name)
+        change.after = app.access.revoke(name)
+    click.echo(f"Token {name} was revoked.")
+
+
+def _moment(value: datetime | None) -> str:
+    return "" if value is None else f"{value.astimezone():%Y-%m-%d %H:%M}"

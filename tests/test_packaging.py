@@ -1,4 +1,4 @@
-"""That a fresh installation has what the code imports."""
+"""That an installed rqmail has all of its own files, and everything its code imports."""
 
 from __future__ import annotations
 
@@ -22,10 +22,15 @@ def plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def asked_for() -> set[str]:
-    """Every distribution setup.cfg names for those who run rqmail; what only its developers need is left out."""
+def setup_cfg() -> configparser.ConfigParser:
     config = configparser.ConfigParser(interpolation=None)
     config.read(ROOT / "setup.cfg")
+    return config
+
+
+def asked_for() -> set[str]:
+    """Every distribution setup.cfg names for those who run rqmail; what only its developers need is left out."""
+    config = setup_cfg()
     lists = [config["options"]["install_requires"]]
     lists += [wanted for extra, wanted in config["options.extras_require"].items() if extra != "dev"]
     lines = [line.strip() for text in lists for line in text.splitlines()]
@@ -43,3 +48,20 @@ def test_every_package_the_code_imports_is_asked_for_by_name():
         if not wanted & asked_for():
             missing[module] = sorted(graph.find_modules_that_directly_import(module))
     assert missing == {}
+
+
+def test_every_folder_with_code_is_a_package():
+    folders = {path.parent for path in (ROOT / "rqmail").rglob("*.py")}
+    assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
+
+
+def test_every_file_beside_the_code_is_installed_with_it():
+    patterns = {
+        ROOT / package.replace(".", "/"): [pattern.strip() for pattern in wanted.split(",")]
+        for package, wanted in setup_cfg()["options.package_data"].items()
+        if package != "*"
+    }
+    installed = {path for folder, wanted in patterns.items() for pattern in wanted for path in folder.glob(pattern)}
+    installed |= set((ROOT / "rqmail").rglob("py.typed"))
+    files = {path for path in (ROOT / "rqmail").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert sorted(path for path in files - installed if path.suffix != ".py") == []

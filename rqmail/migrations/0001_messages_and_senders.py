@@ -90,7 +90,7 @@ ESTIMATES = {
 }
 
 
-def up(_migrator: Any, db: peewee.Database) -> None:
+def up(_migrator: Any, db: Any) -> None:
     moment = "TIMESTAMPTZ" if isinstance(db, peewee.PostgresqlDatabase) else "TEXT"
     for statement in (TABLES.format(moment=moment) + INDEXES).split(";"):
         if statement.strip():

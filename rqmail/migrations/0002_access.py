@@ -37,7 +37,7 @@ CREATE INDEX idempotency_key_age ON idempotency_key (created_on);
 """
 
 
-def up(_migrator: Any, db: peewee.Database) -> None:
+def up(_migrator: Any, db: Any) -> None:
     moment = "TIMESTAMPTZ" if isinstance(db, peewee.PostgresqlDatabase) else "TEXT"
     for statement in TABLES.format(moment=moment).split(";"):
         if statement.strip():

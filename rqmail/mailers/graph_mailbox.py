@@ -35,7 +35,7 @@ class Sighting:
 
 
 class GraphMailbox:
-    """The read side of one mailbox; needs Mail.Read (or Mail.ReadBasic) on it."""
+    """The read side of one mailbox; needs Mail.Read on it: Mail.ReadBasic leaves out the property we look for."""
 
     def __init__(self, http: GraphHttp, base_url: str, mailbox_address: str, *, clock: Clock = utc_now) -> None:
         self._http = http

@@ -95,7 +95,7 @@ def up(_migrator: Any, db: Any) -> None:
     for statement in (TABLES.format(moment=moment) + INDEXES).split(";"):
         if statement.strip():
             db.execute_sql(statement)
-    if isinstance(db, peewee.SqliteDatabase):
+    if moment == "TEXT":
         db.execute_sql("ANALYZE sqlite_schema")  # makes the table that holds the estimates
         for index, estimate in ESTIMATES.items():
             db.execute_sql("INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('message', ?, ?)", (index, estimate))

@@ -86,6 +86,10 @@ def test_the_limiter_decides_as_the_plain_model_does(redis_client, window, limit
                 assert retry_after > 0
                 assert model.admits(now() + retry_after, number)
                 assert not model.admits(now() + retry_after - 2, number)
+                moment = clock()
+                clock.advance(timedelta(milliseconds=retry_after - 2))
+                assert isinstance(limiter.check_and_reserve(MAILBOX, number, limits), Denial)
+                clock.set(moment)
         elif live:
             reservation, call = live.pop(number % len(live))
             if verb == "settle":

@@ -59,6 +59,15 @@ def test_what_another_program_counts_in_the_buckets_counts_here(limiter, redis_c
     assert redis_client.ttl(day) > 0
 
 
+def test_a_key_that_another_program_made_does_not_hide_that_a_new_slot_has_begun(limiter, redis_client, clock):
+    limiter.check_and_reserve(MAILBOX, 10, LIMITS)
+    clock.advance(minutes=12)
+    redis_client.incr(bucket_keys(clock)[0])
+    limiter.check_and_reserve(MAILBOX, 10, LIMITS)
+    clock.advance(hours=24)
+    assert limiter.usage({MAILBOX: LIMITS})[MAILBOX].day_rolling.used == 10
+
+
 def test_with_fixed_windows_a_new_minute_starts_full_and_with_rolling_ones_it_does_not(limiter, redis_client, clock):
     fixed = MailRateLimiter(redis_client, "fixed", clock)
     for _ in range(3):

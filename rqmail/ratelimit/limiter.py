@@ -15,6 +15,7 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     ConnectionError,
+    MaxConnectionsError,
     NoScriptError,
     RedisError,
     ResponseError,
@@ -403,8 +404,12 @@ class MailRateLimiter:
         return answer
 
     def _warn(self, mailbox_key: str, error: RedisError, op: str | None = None) -> None:
-        if isinstance(error, (ConnectionError, TimeoutError)) and not isinstance(error, _HeldBackError):
+        if isinstance(error, (_HeldBackError, MaxConnectionsError)):
+            pass  # says nothing about the server
+        elif isinstance(error, (ConnectionError, TimeoutError)):
             self._breaker.failed()
+        else:
+            self._breaker.succeeded()  # it answered, if only with an error
         fields = {"mailboxKey": mailbox_key, "err": _short(error)}
         if op is not None:
             fields["op"] = op

@@ -249,6 +249,18 @@ def test_counting_goes_on_as_soon_as_the_server_is_back(events):
         server.stop()
 
 
+def test_a_server_that_is_back_is_used_by_all_even_if_its_first_answer_is_an_error():
+    port, seconds = free_port(), [0.0]
+    limiter = MailRateLimiter.from_url(f"redis://127.0.0.1:{port}/0", monotonic_clock=lambda: seconds[0])
+    limiter.check_and_reserve(MAILBOX, 1, RateLimits())
+    with ValkeyServer(port=port) as server, redis.Redis(host=server.host, port=port) as client:
+        client.lpush(f"mail:rate:state:{MAILBOX}", "poison")
+        seconds[0] += 3.0
+        assert not limiter.check_and_reserve(MAILBOX, 1, RateLimits()).counted
+        assert limiter.check_and_reserve("other@example.org", 1, RateLimits()).counted
+        limiter.close()
+
+
 def test_after_a_failure_one_caller_tries_while_the_others_hold_back():
     seconds = [0.0]
     breaker = Breaker(lambda: seconds[0], open_seconds=3.0)

@@ -44,8 +44,11 @@ class MailError(RqmailError):
     """A send did not end in acceptance; the subclass says what happens to message, budget and mailbox.
 
     ``status`` is the HTTP status, ``code`` the provider's own error code, ``request_id`` and ``client_request_id``
-    what its support asks for; each is ``None`` where there was no answer to read it from.
+    what its support asks for; each is ``None`` where there was no answer to read it from. ``granted_ms`` is when the
+    call that failed had got its place in the budget (ms since 1970), where it had one.
     """
+
+    granted_ms: int | None = None
 
     def __init__(
         self,

@@ -182,7 +182,7 @@ class MailProviderService:
     def _throttled(self, call: _Call, error: MailThrottledError) -> Ending:
         """The provider asks to slow down: the mailbox rests for every worker, longer each time in a row."""
         reason = f"throttled by the provider ({error.code or error.status})"
-        rest_ms = self._limiter.back_off(call.sender.budget_key, *THROTTLE_REST, reason)
+        rest_ms = self._limiter.back_off(call.sender.budget_key, *THROTTLE_REST, reason, error.granted_ms)
         asked_ms = round((error.retry_after or 0) * 1000)
         if asked_ms > rest_ms:
             self._limiter.pause(call.sender.budget_key, asked_ms, reason)
@@ -192,7 +192,7 @@ class MailProviderService:
 
     def _unavailable(self, call: _Call, error: MailError, rest: tuple[int, int], why: str) -> Ending:
         """The mailbox, or our way in, is broken: it rests with the reason, and one message at a time probes it."""
-        rest_ms = self._limiter.back_off(call.sender.budget_key, *rest, str(error))
+        rest_ms = self._limiter.back_off(call.sender.budget_key, *rest, str(error), error.granted_ms)
         self._counter.count("call", why, call.seconds)
         log.warning(
             "mail.mailbox.paused",

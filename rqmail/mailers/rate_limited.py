@@ -62,7 +62,8 @@ class RateLimitedGraphMailer:
         except MailOutcomeUnknownError:
             self._limiter.settle(reservation)
             raise
-        except MailError:
+        except MailError as error:
+            error.granted_ms = reservation.granted_ms if reservation.counted else None
             self._limiter.release(reservation)
             raise
         except BaseException:

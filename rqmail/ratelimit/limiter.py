@@ -208,23 +208,28 @@ class MailRateLimiter:
         self._or_open(lambda: self._run(scripts.PAUSE, _state_key(mailbox_key), *arguments), None, mailbox_key)
 
     def back_off(
-        self, mailbox_key: str, base_ms: int, max_ms: int, reason: str, failed: Reservation | None = None
+        self, mailbox_key: str, base_ms: int, max_ms: int, reason: str, granted_ms: int | None = None
     ) -> int:
         """Pause the mailbox for ``base_ms``, doubled for every call in a row up to ``max_ms``; answer the ms chosen.
 
-        A settled send ends the row. ``failed`` is the reservation of the call that failed: one granted before the
+        A settled send ends the row. ``granted_ms`` is when the call that failed got its place: one granted before the
         running pause began tells nothing new and does not double it. With Redis failing nothing is paused, and
         ``base_ms`` is answered.
         """
         mailbox_key = key_of(mailbox_key)
-        granted_ms = b"%d" % failed.granted_ms if failed is not None and failed.counted else b""
+        granted = b"" if granted_ms is None else b"%d" % granted_ms
         longest = min(max_ms, LONGEST_PAUSE_MS)
-        arguments = (b"%d" % base_ms, b"%d" % longest, _clipped(reason), granted_ms, *self._now())
+        arguments = (b"%d" % base_ms, b"%d" % longest, _clipped(reason), granted, *self._now())
         return self._or_open(
             lambda: int(self._run(scripts.BACK_OFF, _state_key(mailbox_key), *arguments)),
             base_ms,
             mailbox_key,
         )
+
+    def strike(self, mailbox_key: str) -> int:
+        """Count a message that was refused for good; answer how many there were in a row (0 with Redis failing)."""
+        mailbox_key = key_of(mailbox_key)
+        return self._or_open(lambda: int(self._run(scripts.STRIKE, _state_key(mailbox_key))), 0, mailbox_key)
 
     def resume(self, mailbox_key: str) -> bool:
         """End the mailbox's pause and all caution after it; false when Redis could not be told."""

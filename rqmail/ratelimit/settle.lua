@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  the mailbox's state key   ARGV[1]  lease:<reservation id>
 --
--- Returns 1 when settled, 0 when the reservation is not in flight. A success granted after a pause ends its slow probing.
+-- Returns 1 when settled, 0 when the reservation is not in flight. A success granted after a
+-- pause ends its slow probing, and any success a row of rejections.
 
 -- include words.lua
 
@@ -13,9 +14,9 @@ if not kept[1] or not kept[3] then return 0 end
 local w = read_windows(kept[1])
 w.live = w.live - 1
 if kept[2] and struct.unpack('<d', kept[3]) >= struct.unpack('<d', kept[2]) then
-  redis.call('HDEL', state, lease, 'pause')
+  redis.call('HDEL', state, lease, 'rejections', 'pause')
 else
-  redis.call('HDEL', state, lease)
+  redis.call('HDEL', state, lease, 'rejections')
 end
 redis.call('HSET', state, 'windows', pack_windows(w))
 return 1

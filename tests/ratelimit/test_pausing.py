@@ -75,11 +75,11 @@ def test_three_requests_refused_together_are_one_failure(limiter, clock):
     clock.advance(milliseconds=300)
     for reservation in together:
         limiter.release(reservation)
-        assert limiter.back_off(MAILBOX, 1_000, 60_000, "429", failed=reservation) == 1_000
+        assert limiter.back_off(MAILBOX, 1_000, 60_000, "429", granted_ms=reservation.granted_ms) == 1_000
     clock.advance(seconds=1)
     probe = limiter.check_and_reserve(MAILBOX, 1, RateLimits())
     limiter.release(probe)
-    assert limiter.back_off(MAILBOX, 1_000, 60_000, "429", failed=probe) == 2_000
+    assert limiter.back_off(MAILBOX, 1_000, 60_000, "429", granted_ms=probe.granted_ms) == 2_000
 
 
 def test_usage_tells_until_when_and_why_a_mailbox_is_paused(limiter, clock):
@@ -100,3 +100,10 @@ def test_a_reason_may_be_empty_long_or_in_any_script(limiter):
         told = limiter.check_and_reserve(f"{number}@example.org", 1, RateLimits()).pause_reason
         assert told == reason[:100] if number == 2 else told == reason
         assert limiter.usage([f"{number}@example.org"])[f"{number}@example.org"].pause_reason == told
+
+
+def test_rejections_in_a_row_are_counted_until_one_message_is_accepted(limiter, redis_client):
+    assert [limiter.strike(MAILBOX) for _ in range(3)] == [1, 2, 3]
+    limiter.settle(limiter.check_and_reserve(MAILBOX, 1, RateLimits()))
+    assert limiter.strike(MAILBOX) == 1
+    assert all(redis_client.ttl(key) > 0 for key in redis_client.keys("mail:rate:*"))

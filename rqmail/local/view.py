@@ -87,7 +87,7 @@ def line(status: Status, campaign: Mapping[str, Progress]) -> str:
 
 def summary(
     campaign: Mapping[str, Progress], outcomes: Mapping[str, Outcome] | None, stats: Mapping[str, object]
-) -> Table:
+) -> RenderableType:
     """Draw how it ended; ``outcomes`` is what the sandbox says, where there was one."""
     numbers = ("handed in", "sent", "most held back", "accepted", "twice")
     shown = table("mailbox", *numbers, right=numbers)
@@ -95,7 +95,5 @@ def summary(
         seen = outcomes.get(key) if outcomes is not None else None
         accepted, repeated = ("", "") if seen is None else (str(seen.accepted), str(seen.repeated))
         shown.add_row(key, str(part.total), str(part.sent), str(part.held_back), accepted, repeated)
-    if stats:
-        shown.caption = "Sandbox: " + ", ".join(f"{name} {value}" for name, value in stats.items())
-        shown.caption_justify = "left"
-    return shown
+    told = "The sandbox: " + ", ".join(f"{name} {value}" for name, value in stats.items()) if stats else ""
+    return Group(shown, Text(told))

@@ -1,0 +1,53 @@
+"""The command line on an empty database and a real Valkey."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from rqmail import bootstrap
+from rqmail.cli import cli
+
+
+@pytest.fixture
+def environment(sqlite_database, redis_url, monkeypatch, tmp_path):
+    """The settings every command of the test reads."""
+    variables = {
+        "RQMAIL_DATABASE_URL": sqlite_database.url,
+        "RQMAIL_REDIS_URL": redis_url,
+        "RQMAIL_SECRET_KEY": "a key for the tests, long enough",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return variables
+
+
+@pytest.fixture
+def app(environment):
+    """The application the commands find; built here, so that logs go where pytest looks."""
+    bootstrap.set_mail_rate_limiter_for_tests(None)
+    yield bootstrap.application()
+    bootstrap.set_mail_rate_limiter_for_tests(None)
+
+
+@pytest.fixture
+def run(app):
+    """Run a command in this process and answer what it printed and its exit code."""
+
+    def run(*arguments, stdin=None):
+        return CliRunner().invoke(cli, [str(argument) for argument in arguments], input=stdin)
+
+    return run
+
+
+@pytest.fixture
+def run_json(run):
+    """Run a command that has to succeed, and answer its JSON."""
+
+    def run_json(*arguments, stdin=None):
+        result = run(*arguments, "--json", stdin=stdin)
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    return run_json

@@ -1,0 +1,119 @@
+"""The command line as a whole: help, exit codes, errors."""
+
+import json
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from rqmail.cli import COMMANDS, cli
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name):
+    command = cli.get_command(click.Context(cli), name)
+    paths = [[name]] + [[name, sub] for sub in getattr(command, "commands", {})]
+    for path in paths:
+        result = CliRunner().invoke(cli, [*path, "--help"])
+        assert result.exit_code == 0
+        assert len(result.stdout.splitlines()) > 4
+
+
+def test_the_list_of_commands_loads_none_of_them():
+    code = "import sys; from rqmail.cli import cli; cli(['--help'], standalone_mode=False); print(sorted(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "purge" in told
+    for heavy in ("'rq'", "'peewee'", "'requests'", "'msal'", "'pydantic'", "'rich'"):
+        assert heavy not in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["send", "--mailbox", "news"],
+        ["send", "--mailbox", "news", "--tenant", "acme", "--to", "a@x.nl", "--subject", "s", "--text", "t"],
+        ["send", "--mailbox", "news", "--to", "a@x.nl", "--subject", "s", "--text", "t", "--text-file", "-"],
+        ["mailbox", "add", "news", "--address", "news@x.nl", "--per-minute", "many"],
+        ["mailbox", "add", "news", "--address", "news@x.nl", "--per-minute", "1.5"],
+        ["mailbox", "set", "news"],
+        ["mailbox", "pause", "news", "--reason", "r", "--duration", "soon"],
+        ["tenant", "set", "acme"],
+        ["tenant", "add", "acme", "--provider", "smtp"],
+        ["message", "cancel"],
+        ["message", "cancel", "some-id", "--all"],
+        ["message", "cancel", "some-id", "--dry-run"],
+        ["message", "resolve", "some-id", "perhaps"],
+        ["import", "no-such-file.csv", "--mailbox", "news"],
+        ["purge", "--older-than", "long"],
+        ["web", "--port", "99999"],
+    ],
+)
+def test_wrong_usage_exits_with_2(run, arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "kind"),
+    [
+        (["send", "--mailbox", "none", "--to", "a@x.nl", "--subject", "s", "--text", "t"], 2, "InvalidInputError"),
+        (["mailbox", "add", "news", "--address", "nobody"], 2, "InvalidInputError"),
+        (["mailbox", "add", "news", "--address", "news@x.nl", "--per-minute", "-1"], 2, "InvalidInputError"),
+        (["mailbox", "explain", "none"], 1, "NotFoundError"),
+        (["message", "show", "none"], 1, "NotFoundError"),
+        (["message", "shew", "none"], 2, "UsageError"),
+    ],
+)
+def test_an_error_is_one_line_for_people_and_one_object_for_programs(run, arguments, exit_code, kind):
+    told = run(*arguments)
+    assert told.exit_code == exit_code
+    result = run(*arguments, "--json")
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    error = json.loads(result.stderr)["error"]
+    assert error["type"] == kind
+    assert error["message"] in told.stderr
+    if kind != "UsageError":
+        assert told.stderr == f"Error: {error['message']}\n"
+
+
+def test_a_wrong_setting_is_named_with_what_is_allowed(environment):
+    told = rqmail("status", RQMAIL_SEND_LANES="many")
+    assert told.returncode == 2
+    assert told.stderr.startswith("Error: RQMAIL_SEND_LANES: 'many' is not valid; allowed: ")
+
+
+def test_a_missing_table_says_what_to_do(environment, tmp_path):
+    told = rqmail("mailbox", "list", RQMAIL_DATABASE_URL=f"sqlite:///{tmp_path}/empty.db")
+    assert told.returncode == 1
+    assert "run `rqmail init` first" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_without_redis_the_tables_are_made_and_the_rest_is_told(environment, tmp_path):
+    told = rqmail("init", RQMAIL_DATABASE_URL=f"sqlite:///{tmp_path}/new.db", RQMAIL_REDIS_URL="redis://127.0.0.1:1/0")
+    assert told.returncode == 1
+    assert told.stdout.startswith("Tables: 0001")
+    assert told.stderr.startswith("Error: Redis cannot be used: ")
+
+
+def test_init_is_safe_to_repeat(run_json):
+    assert run_json("init")["ticks"]
+    assert run_json("init") == {"migrations": [], "ticks": []}
+
+
+def rqmail(*arguments, **environment):
+    """Run the real command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "rqmail.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )

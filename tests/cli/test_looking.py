@@ -1,0 +1,110 @@
+"""What `status` and `doctor` tell, and when they exit with 1."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+
+import pytest
+
+from rqmail.models.message import Message
+
+
+@pytest.fixture
+def one_message(run_json):
+    run_json("mailbox", "add", "news", "--address", "news@x.nl", "--per-minute", "20")
+    run_json("send", "--mailbox", "news", "--to", "a@x.nl", "--subject", "s", "--text", "t")
+
+
+def make_overdue(app):
+    Message.update(requested_on=app.clock() - timedelta(minutes=5)).execute()
+
+
+def test_status_tells_messages_mailboxes_and_budgets(run, run_json, one_message):
+    status = run_json("status")
+    assert status["messages"]["SCHEDULED"] == 1
+    news = status["mailboxes"]["news"]
+    assert news["budget"]["perMinute"] == {
+        "limit": 20, "source": "override", "used": 0, "remaining": 20, "bucket": 0, "rolling": 0,
+    }  # fmt: skip
+    shown = run("status")
+    assert shown.exit_code == 0
+    assert "mailbox:news" in shown.stdout
+    assert "0/9,000" in shown.stdout
+
+
+def test_status_exits_with_1_when_overdue_mail_is_not_moved(run, one_message, app):
+    make_overdue(app)
+    result = run("status")
+    assert result.exit_code == 1
+    assert "start `rqmail worker`" in result.stdout
+    assert json.loads(run("status", "--json").stdout)["problems"][0]["level"] == "error"
+
+
+def test_status_looks_again_every_so_often(environment, app):
+    command = [sys.executable, "-m", "rqmail.cli", "status", "-i", "0.2", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ, text=True) as process:
+        watchdog = threading.Timer(30, process.kill)
+        watchdog.start()
+        looks = [json.loads(process.stdout.readline()) for _ in range(2)]
+        watchdog.cancel()
+        process.kill()
+    assert looks[0]["now"] < looks[1]["now"]
+
+
+def test_doctor_says_what_is_missing_and_what_to_do(run, run_json, app):
+    result = run("doctor", "--json")
+    assert result.exit_code == 1
+    checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+    assert {name: check["level"] for name, check in checks.items()} == {
+        "settings": "ok",
+        "database": "ok",
+        "senders": "warning",
+        "redis": "ok",
+        "ticks": "error",
+        "workers": "error",
+        "graph": "warning",
+    }
+    assert "rqmail scheduler" in checks["ticks"]["advice"]
+    assert "rqmail scheduler" in run("doctor").stdout
+
+
+def test_doctor_tells_a_refusing_redis_from_an_absent_one(run, app, redis_client, monkeypatch):
+    redis_client.config_set("requirepass", "x")
+    try:
+        checks = {check["name"]: check for check in json.loads(run("doctor", "--json").stdout)["checks"]}
+    finally:
+        redis_client.execute_command("AUTH", "x")
+        redis_client.config_set("requirepass", "")
+    assert checks["redis"]["text"].startswith("it refuses us")
+
+
+def test_doctor_is_content_with_a_system_that_runs(environment, app, run, run_json, monkeypatch):
+    from rqmail.queues import WorkerState
+    from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID
+    from rqmail.sandbox.server import Sandbox
+
+    with Sandbox() as sandbox:
+        for name, value in {
+            "GRAPH_BASE_URL": sandbox.base_url,
+            "GRAPH_AUTHORITY": sandbox.authority,
+            "CA_BUNDLE": sandbox.ca_file,
+            "GRAPH_TENANT_ID": SANDBOX_TENANT_ID,
+            "GRAPH_CLIENT_ID": SANDBOX_CLIENT_ID,
+            "GRAPH_CLIENT_SECRET": SANDBOX_CLIENT_SECRET,
+        }.items():
+            monkeypatch.setenv(f"RQMAIL_{name}", str(value))
+        from rqmail import bootstrap
+
+        bootstrap.set_mail_rate_limiter_for_tests(None)
+        app = bootstrap.application()
+        run_json("mailbox", "add", "news", "--address", "news@x.nl")
+        run_json("dispatch")
+        monkeypatch.setattr(type(app.queues), "workers", lambda _: [WorkerState("w", "idle", ("mail",), None)])
+        result = run("doctor", "--json")
+    assert result.exit_code == 0, result.output
+    checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+    assert checks["graph token"]["level"] == "ok"
+    assert "Sent Items may be read" in checks["mailbox news"]["text"]

@@ -1,0 +1,129 @@
+"""Handing messages in, looking at them and acting on them, on the command line."""
+
+import json
+
+import pytest
+
+from rqmail.models.message import Message
+
+
+@pytest.fixture
+def send(run_json):
+    run_json("mailbox", "add", "news", "--address", "news@x.nl")
+
+    def send(*more, to="a@x.nl", subject="Hallo"):
+        return run_json("send", "--mailbox", "news", "--to", to, "--subject", subject, "--text", "dag", *more)["id"]
+
+    return send
+
+
+def end_as(status, message_id, outcome, error):
+    """Put a message where a worker would have left it."""
+    log = json.dumps({"at": "2026-03-10T09:30:20Z", "outcome": outcome, "duration_ms": 3}) + "\n"
+    changes = {"status": status, "claim": "c", "attempts": 1, "last_error": error, "attempt_log": log}
+    Message.update(changes).where(Message.id == message_id).execute()
+
+
+def test_a_message_is_sent_with_everything_and_shown(send, run, run_json):
+    message_id = send(
+        "--cc", "c@x.nl", "--bcc", "Jörg <d@x.nl>,e@x.nl", "--html", "<p>", "--priority", "low",
+        "--at", "2099-01-01T00:00:00+01:00", to="a@x.nl,b@x.nl",
+    )  # fmt: skip
+    shown = run_json("message", "show", message_id)
+    assert (shown["status"], shown["priority"], shown["sender"]) == ("SCHEDULED", "low", "mailbox:news")
+    assert shown["scheduledOn"] == "2098-12-31T23:00:00Z"
+    assert [to["address"] for to in shown["recipients"]] == ["a@x.nl", "b@x.nl", "c@x.nl", "d@x.nl", "e@x.nl"]
+    assert "Jörg <d@x.nl>" in run("message", "show", message_id).stdout
+
+
+def test_without_json_the_id_is_printed_alone(send, run):
+    told = run("send", "--mailbox", "news", "--to", "a@x.nl", "--subject", "s", "--text-file", "-", stdin="dag\n")
+    assert Message.get_by_id(told.stdout.strip()).contents.get().text == "dag\n"
+
+
+def test_a_file_is_imported_or_its_errors_are_told(send, run, run_json, tmp_path):
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.jsonl"
+    good.write_text("to;subject;text\na@x.nl;s;t\nb@x.nl;s;t\n")
+    bad.write_text('{"to": "jan", "subject": "s", "text": "t"}\n')
+    assert run_json("import", good, "--mailbox", "news", "--dry-run") == {"rows": 2, "stored": 0, "dryRun": True}
+    assert run_json("import", good, "--mailbox", "news")["stored"] == 2
+    assert run("import", "-", "--mailbox", "news", stdin=good.read_text()).stdout.startswith("2 messages were stored")
+    told = run("import", bad, "--mailbox", "news")
+    assert told.exit_code == 2
+    assert "row 1: to: 'jan' is not valid" in told.stderr
+    error = json.loads(run("import", bad, "--mailbox", "news", "--json").stderr)["error"]
+    assert (error["errorCount"], error["errors"][0]["row"], error["errors"][0]["field"]) == (1, 1, "to")
+    assert Message.select().count() == 4
+
+
+def test_messages_are_listed_by_what_is_known_about_them(send, run, run_json):
+    first, second = send(subject="Factuur 100%"), send(to="b@x.nl")
+    end_as("ERROR", second, "rejected", "No such recipient.")
+    assert [line["id"] for line in run_json("message", "list")] == [second, first]
+    assert [line["id"] for line in run_json("message", "list", "--status", "error")] == [second]
+    assert [line["id"] for line in run_json("message", "list", "--recipient", "B@X.nl")] == [second]
+    assert [line["id"] for line in run_json("message", "list", "--subject", "100%")] == [first]
+    assert run_json("message", "list", "--tenant", "acme") == []
+    assert [line["id"] for line in run_json("message", "list", "--limit", "1", "--after", second)] == [first]
+    assert "No such recipient." in run("message", "list").stdout
+    assert "rejected" in run("message", "show", second).stdout
+
+
+def test_a_message_is_cancelled_once_and_requeued(send, run, run_json):
+    message_id = send()
+    assert run_json("message", "cancel", message_id)["count"] == 1
+    again = run("message", "cancel", message_id)
+    assert again.exit_code == 1
+    assert "is CANCELLED and cannot be cancelled" in again.stderr
+    assert run_json("message", "requeue", message_id)["count"] == 1
+    assert run_json("message", "show", message_id)["status"] == "SCHEDULED"
+
+
+def test_all_that_matches_is_counted_first_and_then_acted_on(send, run_json):
+    failed = [send(subject="one"), send(subject="two")]
+    waiting = send(subject="three")
+    for message_id in failed:
+        end_as("ERROR", message_id, "rejected", "No such recipient.")
+    assert run_json("message", "requeue", "--all", "--status", "ERROR", "--dry-run") == {"count": 2, "dryRun": True}
+    assert run_json("message", "requeue", "--all", "--status", "ERROR")["count"] == 2
+    assert run_json("message", "cancel", "--all", "--subject", "t")["count"] == 2
+    assert Message.get_by_id(waiting).status == "CANCELLED"
+    assert Message.get_by_id(failed[0]).status == "SCHEDULED"
+
+
+@pytest.mark.parametrize(("decision", "status"), [("sent", "SENT"), ("resend", "SCHEDULED"), ("discard", "CANCELLED")])
+def test_an_unknown_outcome_is_decided_by_a_person(send, run, run_json, decision, status):
+    message_id = send()
+    assert run("message", "resolve", message_id, decision).exit_code == 1
+    end_as("UNKNOWN", message_id, "unknown", "No answer came.")
+    assert run_json("message", "resolve", message_id, decision)["status"] == status
+
+
+def test_a_subject_cannot_steer_the_terminal(send, run):
+    message_id = send()
+    Message.update(subject="\x1b[2Jgone [bold red]", last_error="\x1b]0;title\x07").where(
+        Message.id == message_id
+    ).execute()
+    for arguments in (("message", "list"), ("message", "show", message_id)):
+        told = run(*arguments).stdout
+        assert "\x1b" not in told
+        assert "gone [bold red]" in told
+
+
+def test_old_messages_are_counted_and_deleted(send, run_json):
+    message_id = send()
+    run_json("message", "cancel", message_id)
+    assert run_json("purge", "--older-than", "1d", "--dry-run")["count"] == 0
+    long_ago = "2020-01-01 00:00:00.000000"
+    Message.raw("UPDATE message SET created_on = ?, scheduled_on = ?", long_ago, long_ago).execute()
+    assert run_json("purge", "--older-than", "1d", "--dry-run")["count"] == 1
+    assert run_json("purge", "--older-than", "1d")["count"] == 1
+    assert Message.select().count() == 0
+
+
+def test_one_pass_hands_over_what_the_budget_admits(run_json, send):
+    run_json("mailbox", "set", "news", "--per-minute", "2")
+    for _ in range(3):
+        send()
+    assert run_json("dispatch")["claimed"] == 2
+    assert run_json("status")["messages"]["QUEUED"] == 2

@@ -1,0 +1,49 @@
+"""Mailboxes and tenants on the command line."""
+
+from rqmail.models.mailbox import TenantMailSetting
+
+
+def test_a_mailbox_is_added_changed_and_listed(run, run_json):
+    added = run_json("mailbox", "add", "news", "--address", "news@x.nl", "--per-minute", "20")
+    assert (added["key"], added["rateLimitPerMinute"], added["rateLimitRecipientsPerDay"]) == ("news", 20, None)
+    changed = run_json("mailbox", "set", "news", "--per-minute", "default", "--recipients-per-day", "100")
+    assert (changed["rateLimitPerMinute"], changed["rateLimitRecipientsPerDay"]) == (None, 100)
+    assert run_json("mailbox", "list") == [changed]
+    listed = run("mailbox", "list").stdout
+    assert "25 (default)" in listed
+    assert run("mailbox", "add", "news", "--address", "b@x.nl").exit_code == 1
+    assert run("mailbox", "delete", "news").exit_code == 0
+    assert run_json("mailbox", "list") == []
+
+
+def test_a_mailbox_is_paused_explained_and_resumed(run, run_json):
+    run("mailbox", "add", "news", "--address", "news@x.nl")
+    run("send", "--mailbox", "news", "--to", "a@x.nl", "--subject", "s", "--text", "t")
+    assert (
+        run_json("mailbox", "pause", "news", "--reason", "wrong list", "--duration", "5m")["pauseReason"]
+        == "wrong list"
+    )
+    assert "1 message waits: the mailbox is paused until" in run("mailbox", "explain", "news").stdout
+    assert "wrong list" in run("mailbox", "list").stdout
+    assert run_json("mailbox", "resume", "news")["pausedUntil"] is None
+    assert run_json("mailbox", "reset", "news")["key"] == "news"
+    explained = run("mailbox", "explain", "news").stdout
+    assert "minute: 0 of 25 used, 25 left (default)" in explained
+
+
+def test_a_secret_is_read_from_a_file_or_standard_input_and_never_shown(run, run_json, tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("hunter2 hunter2\n")
+    added = run(
+        "tenant", "add", "acme", "--provider", "microsoft-graph", "--address", "post@acme.nl",
+        "--graph-client-id", "id", "--graph-client-secret-file", file, "--json",
+    )  # fmt: skip
+    assert added.exit_code == 0
+    assert "hunter2" not in added.output
+    changed = run_json("tenant", "set", "acme", "--sendgrid-api-key-file", "-", stdin="SG.key\n")
+    assert (changed["hasGraphClientSecret"], changed["hasSendgridApiKey"]) == (True, True)
+    assert "hunter2" not in TenantMailSetting.get_by_id("acme").graph_client_secret_encrypted
+    cleared = run_json("tenant", "set", "acme", "--clear", "sendgrid-api-key")
+    assert not cleared["hasSendgridApiKey"]
+    assert "set" in run("tenant", "list").stdout
+    assert run("tenant", "delete", "acme").exit_code == 0

@@ -101,8 +101,8 @@ class MailQueues:
         return True
 
     def drop_missed(self, job_id: str) -> int:
-        """Take further copies of a tick out of the queue: one that was missed five times runs once."""
-        return int(self._redis.lrem(self._queues[TICKS].key, 0, job_id))
+        """Take further copies of a tick out of the queues: one that was missed five times runs once."""
+        return sum(int(self._redis.lrem(queue.key, 0, job_id)) for queue in self._queues.values())
 
     def alive(self, job_ids: Iterable[str]) -> set[str]:
         """Answer which of these jobs are waiting in their queue, or began so lately that they still begin messages."""

@@ -23,7 +23,7 @@ from rq_scheduler import Scheduler
 
 from rqmail import worker
 from rqmail.bootstrap import Application, application
-from rqmail.queues import DISPATCH_JOB, MAIL_HIGH, PURGE_JOB, RECOVER_JOB, TICKS, MailJob
+from rqmail.queues import DISPATCH_JOB, MAIL, MAIL_HIGH, PURGE_JOB, RECOVER_JOB, TICKS, MailJob
 
 log = structlog.get_logger()
 
@@ -46,14 +46,15 @@ class Tick:
     id: str
     function: str
     every_seconds: int
+    queue: str = TICKS
 
 
 def ticks(poll_seconds: int) -> tuple[Tick, ...]:
-    """List what runs periodically."""
+    """List what runs periodically; what may take seconds waits among the mail, so that a dispatch never waits for it."""
     return (
         Tick("rqmail-tick-dispatch", DISPATCH_JOB, poll_seconds),
-        Tick("rqmail-tick-recover", RECOVER_JOB, 10),
-        Tick("rqmail-tick-purge", PURGE_JOB, 3600),
+        Tick("rqmail-tick-recover", RECOVER_JOB, 10, MAIL),
+        Tick("rqmail-tick-purge", PURGE_JOB, 3600, MAIL),
     )
 
 
@@ -65,17 +66,17 @@ class MailScheduler(Scheduler):  # type: ignore[misc]
         self._token = str(uuid4())
 
     def register(self, wanted: tuple[Tick, ...]) -> list[str]:
-        """Schedule the ticks that are missing or run at another interval than wanted; answer their ids."""
+        """Schedule the ticks that are missing or not as wanted; answer their ids."""
         registered = []
         for tick in wanted:
-            if tick.id in self and self._interval_of(tick) == tick.every_seconds:
+            if tick.id in self and self._is_as_wanted(tick):
                 continue
             self.schedule(
                 datetime.now(UTC).replace(tzinfo=None),  # rq-scheduler's moments are naive and in UTC
                 tick.function,
                 interval=tick.every_seconds,
                 id=tick.id,
-                queue_name=TICKS,
+                queue_name=tick.queue,
                 timeout=_TICK_TIMEOUT_SECONDS,
                 description=tick.function,
             )
@@ -123,15 +124,14 @@ class MailScheduler(Scheduler):  # type: ignore[misc]
                 continue
             yield job
 
-    def _interval_of(self, tick: Tick) -> int | None:
+    def _is_as_wanted(self, tick: Tick) -> bool:
         try:
             job: Job = self.job_class.fetch(tick.id, connection=self.connection)
-            interval = job.meta.get("interval")
+            return bool(job.meta.get("interval") == tick.every_seconds and job.origin == tick.queue)
         except RedisError:
             raise
         except Exception:  # noqa: BLE001 - a tick that cannot be read is registered anew
-            return None
-        return interval if isinstance(interval, int) else None
+            return False
 
 
 def register_ticks(app: Application) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
 
 from flask import request
@@ -29,3 +30,8 @@ def check() -> None:
         raise RefusedError(HTTPStatus.BAD_REQUEST, "The body is not JSON.") from None
     if not isinstance(body, dict):
         raise RefusedError(HTTPStatus.BAD_REQUEST, "The body must be a JSON object.")
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        # JSON can escape one half of a character; no database stores it and no answer can repeat it.
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "The body holds half a character.") from None

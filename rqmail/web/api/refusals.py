@@ -12,6 +12,9 @@ from rqmail.web.errors import LIMIT_FIELDS, FieldsError, limit_text
 #: Names of alternatives that pydantic puts in a path but nobody sent.
 ALTERNATIVES = frozenset({"one message", "many messages"})
 
+#: A name that nobody knows may be a megabyte; it is not all written back.
+_LONGEST = 200
+
 
 def refusal(error: ValidationError) -> FieldsError:
     """Name every field that is wrong and say what it should be; never what was sent, which may be a secret."""
@@ -28,7 +31,7 @@ def _path(location: Sequence[int | str]) -> str:
             path += f"[{part}]"
         elif part not in ALTERNATIVES:
             path += f".{part}" if path else part
-    return path
+    return path[:_LONGEST]
 
 
 def _text(found: ErrorDetails) -> str:

@@ -148,6 +148,16 @@ def test_an_action_on_a_filter_is_counted_first_and_then_moves_just_what_was_cou
     assert reloaded(other).status == S.SCHEDULED.value
 
 
+def test_an_action_on_many_messages_goes_on_until_the_last(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rqmail.messages._AT_ONCE", 2)
+    submitted(*(new_message() for _ in range(5)))
+    assert client.post("/messages/bulk", json={"action": "send-now", "filter": {"mailbox": "news"}}).json == {
+        "matched": 5, "affected": 5, "dryRun": False,
+    }  # fmt: skip
+
+
 def test_an_action_on_chosen_ids_leaves_the_others_alone(client: FlaskClient) -> None:
     one, two, three = submitted(new_message(), new_message(), new_message())
     body = {"action": "cancel", "filter": {"ids": [one, three]}}

@@ -113,11 +113,10 @@ class MailQueues:
         waiting = {job_id for queue in self._queues.values() for job_id in queue.get_job_ids()}
         return {job.id for job in jobs if job is not None and (job.id in waiting or self._is_young(job))}
 
-    @staticmethod
-    def _is_young(job: Job) -> bool:
+    def _is_young(self, job: Job) -> bool:
         if job.get_status(refresh=False) != JobStatus.STARTED or job.started_at is None:
             return False
-        return datetime.now(UTC) - job.started_at.replace(tzinfo=UTC) < _BEGINS_WITHIN
+        return self._clock() - job.started_at.replace(tzinfo=UTC) < _BEGINS_WITHIN
 
     def begin_dispatch(self, seconds: int) -> str | None:
         """Become the only dispatcher for at most ``seconds``; ``None`` when another one is at it."""

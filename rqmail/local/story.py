@@ -96,7 +96,8 @@ class LocalRun:
         if not real or self._load_sample:
             self._sample_mailboxes(app, real=real)
         self._processes(app.settings, {**os.environ, **variables})
-        self._console.print(view.addresses(self._places))
+        if not self._console.is_terminal:
+            self._console.print(view.addresses(self._places))
         if not real or self._load_sample:
             campaign = sample.load(app)
         self._watch(app, campaign)
@@ -287,7 +288,9 @@ class LocalRun:
     # --- stopping ------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Stop who makes work, then who does it, then what they stand on."""
+        """Stop who makes work and who does it, then what they stand on."""
+        if self._console.is_terminal:
+            self._console.print("Stopping: what is being sent now is finished first.", style="dim")
         killed = self._children.stop(("web", "scheduler", *_WORKERS), patience=_PATIENCE_SECONDS)
         killed += self._children.stop(("sandbox",), patience=5)
         killed += self._children.stop(("valkey",), patience=15)

@@ -60,14 +60,14 @@ class RateLimitedGraphMailer:
         try:
             receipt = self._inner.send(mail)
         except MailOutcomeUnknownError:
-            self._limiter.settle(reservation)
+            self._limiter.settle(reservation, accepted=False)
             raise
         except MailError as error:
             error.granted_ms = reservation.granted_ms if reservation.counted else None
             self._limiter.release(reservation)
             raise
         except BaseException:
-            self._limiter.settle(reservation)
+            self._limiter.settle(reservation, accepted=False)
             raise
         self._limiter.settle(reservation)
         return receipt

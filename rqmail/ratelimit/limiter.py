@@ -189,12 +189,15 @@ class MailRateLimiter:
             op="release",
         )
 
-    def settle(self, reservation: Reservation) -> None:
-        """Say that the mail was accepted: the budget stays used, the place in flight is free, slow probing ends."""
+    def settle(self, reservation: Reservation, *, accepted: bool = True) -> None:
+        """Say that the budget was used: it stays so, and the place in flight is free.
+
+        An acceptance also ends slow probing after a pause; with ``accepted`` false nobody knows whether it was one.
+        """
         if not reservation.counted:
             return
         key, lease = _state_key(reservation.mailbox_key), _LEASE + reservation.id.encode()
-        self._or_open(lambda: self._run(scripts.SETTLE, key, lease), None, reservation.mailbox_key)
+        self._or_open(lambda: self._run(scripts.SETTLE, key, lease, b"%d" % accepted), None, reservation.mailbox_key)
 
     # --- one mailbox -----------------------------------------------------------------------------------------------
 
@@ -207,9 +210,7 @@ class MailRateLimiter:
         arguments = (b"%d" % max(0, min(ms, LONGEST_PAUSE_MS)), _clipped(reason), *self._now())
         self._or_open(lambda: self._run(scripts.PAUSE, _state_key(mailbox_key), *arguments), None, mailbox_key)
 
-    def back_off(
-        self, mailbox_key: str, base_ms: int, max_ms: int, reason: str, granted_ms: int | None = None
-    ) -> int:
+    def back_off(self, mailbox_key: str, base_ms: int, max_ms: int, reason: str, granted_ms: int | None = None) -> int:
         """Pause the mailbox for ``base_ms``, doubled for every call in a row up to ``max_ms``; answer the ms chosen.
 
         A settled send ends the row. ``granted_ms`` is when the call that failed got its place: one granted before the

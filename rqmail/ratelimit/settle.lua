@@ -1,9 +1,9 @@
 -- Say that a reservation was really used: its budget stays taken, its place in flight is free.
 --
--- KEYS[1]  the mailbox's state key   ARGV[1]  lease:<reservation id>
+-- KEYS[1]  the mailbox's state key   ARGV[1]  lease:<reservation id>   ARGV[2]  '1' when the provider accepted the mail
 --
--- Returns 1 when settled, 0 when the reservation is not in flight. A success granted after a
--- pause ends its slow probing, and any success a row of rejections.
+-- Returns 1 when settled, 0 when the reservation is not in flight. An acceptance granted after a pause ends its slow
+-- probing, and any acceptance a row of rejections; an outcome nobody knows ends neither.
 
 -- include words.lua
 
@@ -13,7 +13,9 @@ if not kept[1] or not kept[3] then return 0 end
 
 local w = read_windows(kept[1])
 w.live = w.live - 1
-if kept[2] and struct.unpack('<d', kept[3]) >= struct.unpack('<d', kept[2]) then
+if ARGV[2] ~= '1' then
+  redis.call('HDEL', state, lease)
+elseif kept[2] and struct.unpack('<d', kept[3]) >= struct.unpack('<d', kept[2]) then
   redis.call('HDEL', state, lease, 'rejections', 'pause')
 else
   redis.call('HDEL', state, lease, 'rejections')

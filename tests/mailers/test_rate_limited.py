@@ -39,8 +39,8 @@ class ScriptedLimiter:
     def release(self, reservation):
         self.told.append(("release", reservation))
 
-    def settle(self, reservation):
-        self.told.append(("settle", reservation))
+    def settle(self, reservation, *, accepted=True):
+        self.told.append(("settle" if accepted else "settle as unknown", reservation))
 
 
 class Inner:
@@ -112,7 +112,7 @@ def test_what_may_have_been_sent_keeps_its_budget_and_frees_its_place_in_flight(
         build(limiter, Inner(problem)).send(mail)
 
     assert caught.value is problem
-    assert limiter.told[1:] == [("settle", RESERVATION)]
+    assert limiter.told[1:] == [("settle as unknown", RESERVATION)]
 
 
 @pytest.mark.parametrize("reason", ["minute", "day"])

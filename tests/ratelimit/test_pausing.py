@@ -107,3 +107,13 @@ def test_rejections_in_a_row_are_counted_until_one_message_is_accepted(limiter, 
     limiter.settle(limiter.check_and_reserve(MAILBOX, 1, RateLimits()))
     assert limiter.strike(MAILBOX) == 1
     assert all(redis_client.ttl(key) > 0 for key in redis_client.keys("mail:rate:*"))
+
+
+def test_an_outcome_nobody_knows_frees_its_place_and_ends_no_caution(limiter, clock):
+    limiter.back_off(MAILBOX, 1_000, 60_000, "429")
+    clock.advance(seconds=2)
+    probe = limiter.check_and_reserve(MAILBOX, 1, RateLimits())
+    limiter.settle(probe, accepted=False)
+    usage = limiter.usage([MAILBOX])[MAILBOX]
+    assert (usage.in_flight.used, usage.in_flight.limit) == (0, 1)
+    assert limiter.back_off(MAILBOX, 1_000, 60_000, "429") == 2_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
@@ -17,6 +18,9 @@ from rqmail.web.config import MAX_REQUEST_BYTES
 log = structlog.get_logger(__name__)
 
 _THREADS = 8
+
+#: Above this waitress hangs up; between our own limit and this we can still say what is wrong, in our own way.
+_MAX_BYTES_READ = 4 * MAX_REQUEST_BYTES
 
 
 def serve(application: Application, host: str = "127.0.0.1", port: int = 8080) -> None:
@@ -38,19 +42,17 @@ def serve(application: Application, host: str = "127.0.0.1", port: int = 8080) -
     settings = application.settings
     app = create_app(application, trusted_hosts=_trusted_hosts(host, settings.web_url))
     log.info("web.listening", host=host, port=port)
-    proxy = settings.web_trusted_proxy
     waitress.serve(
         app,
         host=host,
         port=port,
         threads=_THREADS,
         ident=None,
-        max_request_body_size=MAX_REQUEST_BYTES + 1024,
+        max_request_body_size=_MAX_BYTES_READ,
         url_scheme=urlsplit(settings.web_url).scheme if settings.web_url else "http",
-        trusted_proxy=proxy,
-        trusted_proxy_headers={"x-forwarded-for"} if proxy else None,
         clear_untrusted_proxy_headers=True,
         expose_tracebacks=False,
+        **_behind(settings.web_trusted_proxy),
     )
 
 
@@ -62,6 +64,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _behind(proxy: str | None) -> dict[str, Any]:
+    """Believe who is asking from a proxy that is named, and from nobody else."""
+    return {} if proxy is None else {"trusted_proxy": proxy, "trusted_proxy_headers": {"x-forwarded-for"}}
 
 
 def _trusted_hosts(host: str, web_url: str | None) -> list[str] | None:

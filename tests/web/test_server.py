@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from waitress.adjustments import Adjustments
 
 from rqmail.bootstrap import Application
 from rqmail.errors import SettingsError
@@ -18,7 +19,12 @@ from rqmail.web.server import is_loopback
 def listening(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Flask, dict[str, Any]]]:
     """What waitress was asked to serve."""
     asked: list[tuple[Flask, dict[str, Any]]] = []
-    monkeypatch.setattr("waitress.serve", lambda app, **options: asked.append((app, options)))
+
+    def serve(app: Flask, **options: Any) -> None:
+        Adjustments(**options)  # raises for what waitress does not know
+        asked.append((app, options))
+
+    monkeypatch.setattr("waitress.serve", serve)
     return asked
 
 

@@ -52,6 +52,10 @@ class _Room:
     recipients: int | None
     whole_day: int | None
 
+    @classmethod
+    def none(cls) -> _Room:
+        return cls(0, 0, 0, None)
+
 
 @dataclass(slots=True)
 class _Batch:
@@ -118,23 +122,30 @@ class Dispatcher:
     ) -> dict[str, _Room]:
         """Ask the limiter for all mailboxes at once, and take off what is claimed already."""
         wanted: dict[str, RateLimits] = {}
-        for one in waiting:
-            sender = senders.get(one.sender)
-            wanted[_budget_key(one.sender, senders)] = sender.limits if sender and sender.limits else _NO_LIMITS
+        for name in {one.sender for one in waiting}:
+            sender = senders.get(name)
+            limits = sender.limits if sender and sender.limits else _NO_LIMITS
+            key = _budget_key(name, senders)
+            wanted[key] = _tighter(wanted.get(key, limits), limits)
+        # A person's pause stands in the table, where it outlives the limiter's memory of it.
+        paused = {sender.budget_key for sender in senders.values() if sender.paused_until and sender.paused_until > now}
         in_hand_by_key: defaultdict[str, list[InHand]] = defaultdict(list)
         for name, counts in hand.items():
             in_hand_by_key[_budget_key(name, senders)].append(counts)
         usages = self._limiter.usage(wanted)
         now_ms = to_epoch_ms(now)
-        return {key: self._room(usages[key], limits, in_hand_by_key[key], now_ms) for key, limits in wanted.items()}
+        return {
+            key: _Room.none() if key in paused else self._room(usages[key], limits, in_hand_by_key[key], now_ms)
+            for key, limits in wanted.items()
+        }
 
     def _room(self, usage: Usage, limits: RateLimits, hand: list[InHand], now_ms: int) -> _Room:
         queued = sum(h.queued for h in hand)
         # A message being sent has reserved its place already, except in the moment before it asks.
         asking = max(0, sum(h.sending for h in hand) - usage.in_flight.used)
         if usage.paused_until_ms is not None and usage.paused_until_ms > now_ms:
-            return _Room(0, 0, 0, None)
-        if limits is _NO_LIMITS or not usage.known:
+            return _Room.none()
+        if limits == _NO_LIMITS or not usage.known:
             calls = _UNLIMITED_IN_HAND - queued - asking
             return _Room(calls, calls, None, None)
         calls = usage.minute.remaining - queued - asking
@@ -207,6 +218,15 @@ class Dispatcher:
 
 #: Stands for "no budget of ours": the sender's provider has limits of its own.
 _NO_LIMITS = RateLimits(per_minute=1_000_000, recipients_per_day=1_000_000_000, in_flight=1_000_000)
+
+
+def _tighter(one: RateLimits, other: RateLimits) -> RateLimits:
+    """Where two senders share a mailbox, what both of them allow."""
+    return RateLimits(
+        min(one.per_minute, other.per_minute),
+        min(one.recipients_per_day, other.recipients_per_day),
+        min(one.in_flight, other.in_flight),
+    )
 
 
 def _budget_key(name: str, senders: dict[str, Sender]) -> str:

@@ -50,7 +50,7 @@ class Tick:
 
 
 def ticks(poll_seconds: int) -> tuple[Tick, ...]:
-    """List what runs periodically; what may take seconds waits among the mail, so that a dispatch never waits for it."""
+    """List what runs periodically; what may take seconds waits among the mail: a dispatch never waits for it."""
     return (
         Tick("rqmail-tick-dispatch", DISPATCH_JOB, poll_seconds),
         Tick("rqmail-tick-recover", RECOVER_JOB, 10, MAIL),

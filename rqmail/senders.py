@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from rqmail.clock import monotonic
 from rqmail.errors import NotFoundError
@@ -49,6 +50,11 @@ class Sender:
     budget_key: str
     limits: RateLimits | None
     row: SystemMailbox | TenantMailSetting | None
+
+    @property
+    def paused_until(self) -> datetime | None:
+        """Until when a person has paused it, if somebody has."""
+        return self.row.paused_until if isinstance(self.row, SystemMailbox) else None
 
 
 class Senders:

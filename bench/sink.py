@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from bisect import bisect_left
 from collections import defaultdict, deque
 
 from aiohttp import web
@@ -16,28 +17,31 @@ _MINUTE = 60.0
 
 
 class Sink:
-    """Counts calls per mailbox: how many, the most in any rolling minute, the most at once."""
+    """Counts calls per mailbox: how many, the most in any rolling minute, the most at once.
+
+    Its moments are those of ``time.monotonic``, which all processes of a machine share.
+    """
 
     def __init__(self, latency: float) -> None:
         self.latency = latency
+        self.keep_arrivals = False
         self.forget()
 
     def forget(self) -> None:
-        self.calls = 0
+        """Begin to count anew."""
+        self.times: list[float] = []
         self.in_flight: defaultdict[str, int] = defaultdict(int)
         self.most_in_flight = 0
         self.recent: defaultdict[str, deque[float]] = defaultdict(deque)
         self.most_per_minute = 0
-        self.per_mailbox: defaultdict[str, int] = defaultdict(int)
         self.arrivals: list[tuple[float, str]] = []
-        self.keep_arrivals = False
 
     async def send(self, request: web.Request) -> web.Response:
+        """Take one mail."""
         mailbox = request.match_info["mailbox"]
         body = await request.read()
         now = asyncio.get_running_loop().time()
-        self.calls += 1
-        self.per_mailbox[mailbox] += 1
+        self.times.append(now)
         recent = self.recent[mailbox]
         recent.append(now)
         while recent[0] <= now - _MINUTE:
@@ -53,30 +57,34 @@ class Sink:
         return web.Response(status=202)
 
     async def control(self, request: web.Request) -> web.Response:
-        if request.method == "POST":
-            wanted = await request.json()
-            self.latency = wanted.get("latency", self.latency)
-            if wanted.get("forget"):
-                self.forget()
-            self.keep_arrivals = wanted.get("keep_arrivals", self.keep_arrivals)
-        counts = list(self.per_mailbox.values())
+        """Change what is asked for, and tell the counts; ``within`` also asks for the calls in the first seconds."""
+        wanted = await request.json()
+        self.latency = wanted.get("latency", self.latency)
+        self.keep_arrivals = wanted.get("keep_arrivals", self.keep_arrivals)
+        if wanted.get("forget"):
+            self.forget()
+        times = self.times
+        within = wanted.get("within")
         return web.json_response(
             {
                 "now": asyncio.get_running_loop().time(),
-                "calls": self.calls,
-                "mailboxes": len(counts),
+                "calls": len(times),
+                "callsWithin": bisect_left(times, times[0] + within) if within and times else None,
+                "firstAt": times[0] if times else None,
+                "lastAt": times[-1] if times else None,
+                "mailboxes": len(self.recent),
                 "mostInFlight": self.most_in_flight,
                 "mostPerMinute": self.most_per_minute,
-                "arrivals": self.arrivals,
+                "arrivals": self.arrivals if self.keep_arrivals else [],
             }
         )
 
 
 async def serve(latency: float) -> None:
+    """Serve until ended, the port printed first."""
     sink = Sink(latency)
     app = web.Application(client_max_size=2**23)
     app.router.add_post("/v1.0/users/{mailbox}/sendMail", sink.send)
-    app.router.add_get("/control", sink.control)
     app.router.add_post("/control", sink.control)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=600)
     await runner.setup()

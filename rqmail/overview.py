@@ -494,7 +494,7 @@ def _done(done_on: datetime | None, now: datetime) -> str:
 def _when(moment: datetime | None, now: datetime, *, about: bool = False) -> str:
     if moment is None or moment <= now:
         return "now"
-    return f"{'about ' if about else ''}in {_ago(moment - now)} ({_clock(moment, now)} UTC)"
+    return f"in {'about ' if about else ''}{_ago(moment - now)} ({_clock(moment, now)} UTC)"
 
 
 def _until(moment: datetime, now: datetime) -> str:

@@ -62,7 +62,7 @@ def list_(limit: int, after: str | None, *, json_: bool, **wanted: Any) -> None:
     if json_:
         print_json(lines)
         return
-    shown = table("id", "status", "sender", "scheduled", "tries", "subject", "why", right=("tries",))
+    shown = table("id", "status", "sender", "when", "tries", "subject", "why", right=("tries",))
     for line in lines:
         why = line.last_error or line.waiting_for or ""
         shown.add_row(

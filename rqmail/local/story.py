@@ -85,9 +85,7 @@ class LocalRun:
 
     def _run(self) -> None:
         settings = load_settings()
-        real = bool(settings.graph_tenant_id and settings.graph_client_id) and bool(
-            settings.graph_client_secret or settings.graph_certificate
-        )
+        real = is_real_graph(settings)
         variables = self._servers(settings, real=real)
         app = build(load_settings(**{name.removeprefix(PREFIX).lower(): value for name, value in variables.items()}))
         migrate()
@@ -161,7 +159,10 @@ class LocalRun:
         known = {one.key for one in app.administration.mailboxes()}
         for one in sample.MAILBOXES:
             if one.key not in known:
-                raise RunFailedError(f"the sample needs a mailbox of yours: rqmail mailbox add {one.key} --address …")
+                raise RunFailedError(
+                    f"the sample needs a mailbox of yours; add it with: set -a; . {self._folder.path / 'env'}; set +a;"
+                    f" rqmail mailbox add {one.key} --address …"
+                )
 
     def _processes(self, settings: Settings, environment: dict[str, str]) -> None:
         self._start("scheduler", [*_RQMAIL, "scheduler"], environment)
@@ -171,7 +172,7 @@ class LocalRun:
             command = [stock, "worker", "-S", "json", "-u", settings.redis_url, "ticks", "mail-high", "mail"]
             self._start(name, command, environment)
         if find_spec("flask") is not None and find_spec("waitress") is not None and find_spec("rqmail.web") is not None:
-            port = self._web_port if _is_free(self._web_port) else _free_port()
+            port = self._web_port if self._web_port and _is_free(self._web_port) else _free_port()
             self._start("web", [*_RQMAIL, "web", "--port", str(port)], environment, needed=False)
             self._places["admin"] = f"http://127.0.0.1:{port}/"
             self._places["token"] = environment["RQMAIL_ADMIN_TOKEN"]
@@ -296,6 +297,13 @@ class LocalRun:
         killed += self._children.stop(("valkey",), patience=15)
         if killed:
             self._console.print(f"Had to be killed: {', '.join(killed)}; see {self._folder.path}/log", style="yellow")
+
+
+def is_real_graph(settings: Settings) -> bool:
+    """Whether an app of one's own is configured; a shell that once joined a run still carries the sandbox's."""
+    secret = settings.graph_client_secret or settings.graph_certificate
+    own = settings.graph_client_id not in {None, SANDBOX_CLIENT_ID}
+    return bool(settings.graph_tenant_id and own and secret)
 
 
 def _figures(status: Status, campaign: dict[str, Progress]) -> list[tuple[int, int, int]]:

@@ -11,6 +11,9 @@ import pytest
 from rqmail.importing import drafts
 from rqmail.intake import check
 from rqmail.local.sample import MAILBOXES
+from rqmail.local.story import is_real_graph
+from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET
+from rqmail.settings import load_settings
 
 
 def rqmail_run(folder, *more):
@@ -46,6 +49,20 @@ def test_ctrl_c_leaves_no_process_behind_and_a_second_run_is_refused(tmp_path):
     for pid in started:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("client", "secret", "expected"),
+    [
+        (None, None, False),
+        ("mine", None, False),
+        ("mine", "s", True),
+        (SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, False),
+    ],
+)
+def test_the_real_graph_is_taken_only_with_an_app_of_ones_own(client, secret, expected):
+    settings = load_settings(graph_tenant_id="t", graph_client_id=client, graph_client_secret=secret)
+    assert is_real_graph(settings) is expected
 
 
 def test_the_sample_is_sound_and_one_of_its_mailboxes_hits_its_budget():

@@ -162,9 +162,13 @@ class Administration:
         return self.mailbox(key)
 
     def reset_mailbox(self, key: str) -> MailboxView:
-        """Forget what was counted against the mailbox's budget: its windows begin empty. Pauses stay."""
+        """Forget what was counted against the mailbox's budget: its windows begin empty. Pauses stay.
+
+        Raises ``ConflictError`` while Redis, where it is counted, cannot be told.
+        """
         row = _mailbox_row(key)
-        self._limiter.reset(mailbox_key(row.address))
+        if not self._limiter.reset(mailbox_key(row.address)):
+            raise ConflictError(f"mailbox {key!r} was not reset: Redis cannot be reached")
         return self.mailbox(key)
 
     # --- tenants -------------------------------------------------------------------------------------------------

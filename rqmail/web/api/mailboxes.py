@@ -9,12 +9,12 @@ from flask import Blueprint
 from pydantic import Field
 
 from rqmail.access import Scope
-from rqmail.administration import UNSET
 from rqmail.jsonable import as_json
+from rqmail.web import changes
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Changes, Done, Limit, Line, Whole
 from rqmail.web.api.standing import SenderNow
-from rqmail.web.context import application, who
+from rqmail.web.context import application
 
 blueprint = Blueprint("mailboxes", __name__, url_prefix="/admin/system-mailboxes")
 
@@ -75,15 +75,12 @@ def list_mailboxes() -> Any:
 @operation(Scope.ADMIN, _TAG, Mailbox, 409, status=201)
 def add_mailbox(json: NewMailbox) -> Any:
     """Add a system mailbox."""
-    app = application()
-    with app.audit.change(who(), "mailbox.add", f"mailbox:{json.key}") as change:
-        change.after = added = app.administration.add_mailbox(
-            json.key,
-            json.address,
-            rate_limit_per_minute=json.rate_limit_per_minute,
-            rate_limit_recipients_per_day=json.rate_limit_recipients_per_day,
-        )
-    app.senders.forget()
+    added = changes.add_mailbox(
+        json.key,
+        json.address,
+        rate_limit_per_minute=json.rate_limit_per_minute,
+        rate_limit_recipients_per_day=json.rate_limit_recipients_per_day,
+    )
     return as_json(added), 201
 
 
@@ -102,31 +99,14 @@ def set_mailbox(key: str, json: MailboxChanges) -> Any:
     A field that is left out keeps its value; a limit of null clears the override. A limit that is not a positive whole
     number is refused.
     """
-    app = application()
-    given = json.model_fields_set
-    with app.audit.change(who(), "mailbox.set", f"mailbox:{key}") as change:
-        change.before = app.administration.mailbox(key)
-        change.after = changed = app.administration.set_mailbox(
-            key,
-            address=json.address if "address" in given else UNSET,
-            rate_limit_per_minute=json.rate_limit_per_minute if "rate_limit_per_minute" in given else UNSET,
-            rate_limit_recipients_per_day=(
-                json.rate_limit_recipients_per_day if "rate_limit_recipients_per_day" in given else UNSET
-            ),
-        )
-    app.senders.forget()
-    return as_json(changed)
+    return as_json(changes.set_mailbox(key, **json.given()))
 
 
 @blueprint.delete("/<key>")
 @operation(Scope.ADMIN, _TAG, Done, 404, 409)
 def delete_mailbox(key: str) -> Any:
     """Remove a system mailbox; refused while mail of it waits or needs a decision."""
-    app = application()
-    with app.audit.change(who(), "mailbox.delete", f"mailbox:{key}") as change:
-        change.before = app.administration.mailbox(key)
-        app.administration.delete_mailbox(key)
-    app.senders.forget()
+    changes.delete_mailbox(key)
     return {"done": True}
 
 
@@ -141,34 +121,19 @@ def show_budget(key: str) -> Any:
 @operation(Scope.ADMIN, _TAG, Mailbox, 404)
 def pause_mailbox(key: str, json: Pause) -> Any:
     """Send nothing from a mailbox for a while, or until it is resumed."""
-    app = application()
     duration = None if json.duration_seconds is None else timedelta(seconds=json.duration_seconds)
-    with app.audit.change(who(), "mailbox.pause", f"mailbox:{key}") as change:
-        change.before = app.administration.mailbox(key)
-        change.after = paused = app.administration.pause_mailbox(key, reason=json.reason, duration=duration)
-    app.senders.forget()
-    return as_json(paused)
+    return as_json(changes.pause_mailbox(key, json.reason, duration))
 
 
 @blueprint.post("/<key>/resume")
 @operation(Scope.ADMIN, _TAG, Mailbox, 404)
 def resume_mailbox(key: str) -> Any:
     """End a pause: a person's, or one the provider's answers brought about."""
-    app = application()
-    with app.audit.change(who(), "mailbox.resume", f"mailbox:{key}") as change:
-        change.before = app.administration.mailbox(key)
-        change.after = resumed = app.administration.resume_mailbox(key)
-    app.senders.forget()
-    return as_json(resumed)
+    return as_json(changes.resume_mailbox(key))
 
 
 @blueprint.post("/<key>/reset")
-@operation(Scope.ADMIN, _TAG, Mailbox, 404)
+@operation(Scope.ADMIN, _TAG, Mailbox, 404, 409)
 def reset_mailbox(key: str) -> Any:
     """Forget what was counted against a mailbox's budget: its windows begin empty."""
-    app = application()
-    with app.audit.change(who(), "mailbox.reset", f"mailbox:{key}") as change:
-        change.before = app.overview.mailbox(key).budget
-        same = app.administration.reset_mailbox(key)
-        change.after = app.overview.mailbox(key).budget
-    return as_json(same)
+    return as_json(changes.reset_mailbox(key))

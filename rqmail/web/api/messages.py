@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json as jsonlib
-from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -19,9 +18,11 @@ from rqmail.jsonable import as_json
 from rqmail.messages import Decision, Filter
 from rqmail.models.message import MessageStatus, NewMessage, Priority
 from rqmail.submission import Repeatable
+from rqmail.web import changes
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Moment, Paging
+from rqmail.web.changes import BulkActionName
 from rqmail.web.context import application, who
 from rqmail.web.errors import FieldsError
 
@@ -297,7 +298,7 @@ class BulkFilter(WhichMessages):
 class BulkAction(ApiModel):
     """An action on every message that matches and is in a state that allows it; with dryRun only counted."""
 
-    action: Literal["cancel", "requeue", "send-now", "confirm-sent", "resend", "discard"]
+    action: BulkActionName
     filter: BulkFilter
     dry_run: Annotated[bool, Field(strict=True)] = False
 
@@ -314,69 +315,38 @@ class BulkResult(ApiModel):
 @operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
 def cancel(message_id: str) -> Any:
     """Cancel a message that has not begun, or discard one that is UNKNOWN."""
-    return _act("message.cancel", message_id, lambda: messages.cancel(message_id))
+    return as_json(changes.cancel_message(message_id))
 
 
 @blueprint.post("/<message_id>/requeue")
 @operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
 def requeue(message_id: str) -> Any:
     """Send again, from the first attempt on, a message that ended in ERROR, CANCELLED or EXPIRED."""
-    return _act("message.requeue", message_id, lambda: messages.requeue(message_id, application().clock()))
+    return as_json(changes.requeue_message(message_id))
 
 
 @blueprint.post("/<message_id>/send-now")
 @operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
 def send_now(message_id: str) -> Any:
     """Make a waiting message due at once; the budget still holds."""
-    return _act("message.send-now", message_id, lambda: messages.send_now(message_id, application().clock()))
+    return as_json(changes.send_message_now(message_id))
 
 
 @blueprint.post("/<message_id>/resolve")
 @operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
 def resolve(message_id: str, json: Resolution) -> Any:
     """Decide about an UNKNOWN message: it was sent, it is to be sent again, or it is discarded."""
-    now = application().clock()
-    return _act(
-        f"message.resolve.{json.decision}", message_id, lambda: messages.resolve(message_id, json.decision, now)
-    )
+    return as_json(changes.resolve_message(message_id, json.decision))
 
 
 @blueprint.post("/bulk")
 @operation(Scope.ADMIN, _TAG, BulkResult)
 def act_on_all(json: BulkAction) -> Any:
     """Do the same to every message that matches, or count them first with dryRun."""
-    app = application()
     wanted = _filter(json.filter, None if json.filter.ids is None else tuple(json.filter.ids))
     matched = messages.count(wanted)
-    if not json.dry_run:  # written down before it begins: it may be interrupted half-way
-        with app.audit.change(who(), f"messages.{json.action}", "messages") as change:
-            change.before = {"filter": json.filter.model_dump(mode="json", exclude_unset=True), "matched": matched}
-    affected = _bulk(json.action, wanted, app.clock(), dry_run=json.dry_run)
-    if not json.dry_run:
-        with app.audit.change(who(), f"messages.{json.action}.done", "messages") as change:
-            change.after = {"affected": affected}
+    if json.dry_run:
+        affected = changes.count_bulk(json.action, wanted)
+    else:
+        affected = changes.bulk(json.action, wanted, json.filter.model_dump(mode="json", exclude_unset=True))
     return {"matched": matched, "affected": affected, "dryRun": json.dry_run}
-
-
-def _act(action: str, message_id: str, act: Callable[[], messages.MessageView]) -> Any:
-    with application().audit.change(who(), action, f"message:{message_id}") as change:
-        change.before = {"status": messages.show(message_id).status}
-        acted = act()
-        change.after = {"status": acted.status}
-    return as_json(acted)
-
-
-def _bulk(action: str, wanted: Filter, now: datetime, *, dry_run: bool) -> int:
-    match action:
-        case "cancel":
-            return messages.cancel_all(wanted, dry_run=dry_run)
-        case "requeue":
-            return messages.requeue_all(wanted, now, dry_run=dry_run)
-        case "send-now":
-            return messages.send_all_now(wanted, now, dry_run=dry_run)
-        case "confirm-sent":
-            return messages.resolve_all(wanted, Decision.SENT, now, dry_run=dry_run)
-        case "resend":
-            return messages.resolve_all(wanted, Decision.RESEND, now, dry_run=dry_run)
-        case _:
-            return messages.resolve_all(wanted, Decision.DISCARD, now, dry_run=dry_run)

@@ -61,6 +61,10 @@ class Changes(ApiModel):
 
     model_config = ConfigDict(json_schema_extra=_keep)
 
+    def given(self) -> dict[str, Any]:
+        """Answer the fields that were sent, by their Python names."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
 
 class Wrong(ApiModel):
     """What is wrong with a request: ``error`` for a person, ``fieldErrors`` for the program that fills in a form."""

@@ -10,10 +10,11 @@ from pydantic import Field
 
 from rqmail.access import Scope
 from rqmail.jsonable import as_json
+from rqmail.web import changes
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Changes, Done, Line
 from rqmail.web.api.standing import SenderNow
-from rqmail.web.context import application, who
+from rqmail.web.context import application
 
 blueprint = Blueprint("tenants", __name__, url_prefix="/admin/tenants")
 
@@ -73,12 +74,7 @@ def list_tenants() -> Any:
 @operation(Scope.ADMIN, _TAG, Tenant, 409, status=201)
 def add_tenant(json: NewTenant) -> Any:
     """Add a tenant's mail setting."""
-    app = application()
-    fields = {name: value for name, value in _given(json).items() if name != "provider"}
-    with app.audit.change(who(), "tenant.add", f"tenant:{json.key}") as change:
-        change.after = added = app.administration.add_tenant(json.key, json.provider, **fields)
-    app.senders.forget()
-    return as_json(added), 201
+    return as_json(changes.add_tenant(**{"provider": json.provider} | json.given())), 201
 
 
 @blueprint.get("/<key>")
@@ -92,23 +88,14 @@ def show_tenant(key: str) -> Any:
 @operation(Scope.ADMIN, _TAG, Tenant, 404, 409)
 def set_tenant(key: str, json: TenantChanges) -> Any:
     """Change a tenant's mail setting; a field that is left out keeps its value."""
-    app = application()
-    with app.audit.change(who(), "tenant.set", f"tenant:{key}") as change:
-        change.before = app.administration.tenant(key)
-        change.after = changed = app.administration.set_tenant(key, **_given(json))
-    app.senders.forget()
-    return as_json(changed)
+    return as_json(changes.set_tenant(key, **json.given()))
 
 
 @blueprint.delete("/<key>")
 @operation(Scope.ADMIN, _TAG, Done, 404, 409)
 def delete_tenant(key: str) -> Any:
     """Remove a tenant's mail setting; refused while mail of it waits or needs a decision."""
-    app = application()
-    with app.audit.change(who(), "tenant.delete", f"tenant:{key}") as change:
-        change.before = app.administration.tenant(key)
-        app.administration.delete_tenant(key)
-    app.senders.forget()
+    changes.delete_tenant(key)
     return {"done": True}
 
 
@@ -117,7 +104,3 @@ def delete_tenant(key: str) -> Any:
 def show_tenant_budget(key: str) -> Any:
     """Show how a tenant's mail stands, and its budget where it sends through Microsoft Graph."""
     return as_json(application().overview.tenant(key))
-
-
-def _given(json: TenantChanges) -> dict[str, str | None]:
-    return {name: getattr(json, name) for name in json.model_fields_set if name != "key"}

@@ -10,9 +10,10 @@ from pydantic import Field
 
 from rqmail.access import Scope
 from rqmail.jsonable import as_json
+from rqmail.web import changes
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Line, Moment
-from rqmail.web.context import application, who
+from rqmail.web.context import application
 
 blueprint = Blueprint("tokens", __name__, url_prefix="/admin/tokens")
 
@@ -62,18 +63,12 @@ def list_tokens() -> Any:
 @operation(Scope.ADMIN, _TAG, IssuedToken, 409, status=201)
 def create_token(json: NewToken) -> Any:
     """Issue a named token; the answer is the only place it is ever shown."""
-    app = application()
-    with app.audit.change(who(), "token.create", f"token:{json.name}") as change:
-        change.after, token = app.access.create(json.name, json.scopes, by=who(), expires_on=json.expires_on)
-    return as_json(change.after) | {"token": token}, 201
+    view, token = changes.create_token(json.name, json.scopes, json.expires_on)
+    return as_json(view) | {"token": token}, 201
 
 
 @blueprint.delete("/<name>")
 @operation(Scope.ADMIN, _TAG, Token, 404)
 def revoke_token(name: str) -> Any:
     """Let nobody in with this token any more."""
-    app = application()
-    with app.audit.change(who(), "token.revoke", f"token:{name}") as change:
-        change.before = app.access.token(name)
-        change.after = revoked = app.access.revoke(name)
-    return as_json(revoked)
+    return as_json(changes.revoke_token(name))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from redis import Redis
 
 from rqmail.bootstrap import Application
 from support.clock import MovableClock
@@ -166,3 +167,12 @@ def test_a_reset_empties_the_windows(client: FlaskClient, application: Applicati
     application.limiter.check_and_reserve("news@example.org", 5, sender.limits)
     assert client.post(f"{NEWS}/reset").status_code == 200
     assert client.get(f"{NEWS}/budget").json["budget"]["recipientsPerDay"]["used"] == 0
+
+
+def test_a_reset_that_redis_did_not_take_is_not_called_done(client: FlaskClient, redis_client: Redis) -> None:
+    redis_client.config_set("maxmemory", 1)
+    try:
+        assert client.post(f"{NEWS}/reset").status_code == 409
+    finally:
+        redis_client.config_set("maxmemory", 0)
+    assert client.get("/admin/audit?subject=mailbox:news").json["entries"] == []

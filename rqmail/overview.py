@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from rqmail.clock import Clock, from_epoch_ms
+from rqmail.clock import Clock, from_epoch_ms, monotonic
 from rqmail.errors import NotFoundError
 from rqmail.estimate import Backlog, backlog_done_on
 from rqmail.models import counts
@@ -24,6 +25,10 @@ from rqmail.ratelimit.usage import Usage, WindowUsage
 PATIENCE = timedelta(seconds=60)
 #: From this share of a budget on a mailbox is called near its limit.
 NEAR = 0.9
+
+#: Counting the past may take a twentieth of a process's time; below this many seconds it is not worth a thought.
+_SHARE = 20
+_CHEAP_SECONDS = 0.05
 
 _FOREVER = timedelta(days=365)
 
@@ -166,6 +171,23 @@ class _Known:
     pause_reason: str | None = None
 
 
+class Ended:
+    """How many messages came to their end: counted anew each time; where that takes long it is believed for a while."""
+
+    def __init__(self, monotonic: Callable[[], float] = monotonic) -> None:
+        self._monotonic = monotonic
+        self._found: dict[str, dict[str, int]] = {}
+        self._believed_until = 0.0
+
+    def by_sender(self) -> dict[str, dict[str, int]]:
+        began = self._monotonic()
+        if began >= self._believed_until:
+            self._found = counts.ended_by_sender()
+            cost = self._monotonic() - began
+            self._believed_until = 0.0 if cost < _CHEAP_SECONDS else began + _SHARE * cost
+        return self._found
+
+
 class Overview:
     """Answers what people and monitors ask; changes nothing."""
 
@@ -174,6 +196,7 @@ class Overview:
         self._queues = queues
         self._clock = clock
         self._defaults = defaults
+        self._ended = Ended()
 
     @property
     def defaults(self) -> RateLimits:
@@ -184,7 +207,7 @@ class Overview:
         """Look at everything once."""
         now = self._clock()
         known = self._known()
-        counted = counts.by_sender(now)
+        counted = self._counted(now)
         machinery = self._machinery()
         statuses = self._statuses(known, counted, machinery, now)
         total: Counter[str] = Counter()
@@ -226,7 +249,7 @@ class Overview:
         # Senders on the same mailbox share its budget, so the estimate needs their backlogs too.
         mine = known[name].budget_key
         shared = {n: k for n, k in known.items() if n == name or (mine and k.budget_key == mine)}
-        return self._statuses(shared, counts.by_sender(now), self._machinery(), now)[name]
+        return self._statuses(shared, self._counted(now), self._machinery(), now)[name]
 
     def _known(self) -> dict[str, _Known]:
         with borrowed():
@@ -253,6 +276,12 @@ class Overview:
                 known[f"tenant:{tenant.key}"] = _Known(tenant.key, tenant.sendgrid_from)
         known["default"] = _Known("default", None)
         return known
+
+    def _counted(self, now: datetime) -> dict[str, SenderCounts]:
+        counted = counts.open_by_sender(now)
+        for name, by_status in self._ended.by_sender().items():
+            counted.setdefault(name, SenderCounts()).by_status.update(by_status)
+        return counted
 
     def _machinery(self) -> _Machinery:
         health = self._limiter.health()

@@ -33,15 +33,21 @@ class SenderCounts:
     reasons: dict[str, int] = field(default_factory=dict)
 
 
-def by_sender(now: datetime) -> dict[str, SenderCounts]:
-    """Count every sender's messages; one pass over the table for all of them."""
+def open_by_sender(now: datetime) -> dict[str, SenderCounts]:
+    """Count every sender's messages that wait, are being sent or need a decision; the past is not walked."""
+    figures = f"""
+        COUNT(*),
+        SUM(CASE WHEN requested_on <= {db.param} THEN 1 ELSE 0 END),
+        SUM(CASE WHEN requested_on <= {db.param} THEN recipient_count ELSE 0 END),
+        SUM(CASE WHEN scheduled_on <= {db.param} THEN 1 ELSE 0 END),
+        MIN(requested_on), MIN(scheduled_on)
+    """
+    # The conditions are written as those of the partial indexes are.
     counted = f"""
-        SELECT sender, status, COUNT(*),
-               SUM(CASE WHEN requested_on <= {db.param} THEN 1 ELSE 0 END),
-               SUM(CASE WHEN requested_on <= {db.param} THEN recipient_count ELSE 0 END),
-               SUM(CASE WHEN scheduled_on <= {db.param} THEN 1 ELSE 0 END),
-               MIN(requested_on), MIN(scheduled_on)
-        FROM message GROUP BY sender, status
+        SELECT sender, status, {figures} FROM message WHERE status = 'SCHEDULED' GROUP BY sender, status
+        UNION ALL
+        SELECT sender, status, {figures} FROM message
+        WHERE status IN ('QUEUED', 'SENDING', 'UNKNOWN') GROUP BY sender, status
     """  # noqa: S608 - only placeholders are put in
     reasons = """
         SELECT sender, waiting_for, COUNT(*) FROM message
@@ -49,7 +55,7 @@ def by_sender(now: datetime) -> dict[str, SenderCounts]:
     """
     found: defaultdict[str, SenderCounts] = defaultdict(SenderCounts)
     with borrowed():
-        rows = db.execute_sql(counted, [to_column(now)] * 3).fetchall()
+        rows = db.execute_sql(counted, [to_column(now)] * 6).fetchall()
         held_up = db.execute_sql(reasons).fetchall()
     for sender, status, total, wanted, recipients, due, oldest, next_on in rows:
         counts = found[sender]
@@ -67,6 +73,19 @@ def by_sender(now: datetime) -> dict[str, SenderCounts]:
             counts.next_on = _moment(next_on)
     for sender, reason, total in held_up:
         found[sender].reasons[reason] = int(total)
+    return dict(found)
+
+
+def ended_by_sender() -> dict[str, dict[str, int]]:
+    """Count every sender's messages that came to their end, by status: walks all of them."""
+    sql = """
+        SELECT sender, status, COUNT(*) FROM message
+        WHERE status IN ('SENT', 'ERROR', 'CANCELLED', 'EXPIRED') GROUP BY sender, status
+    """
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    with borrowed():
+        for sender, status, total in db.execute_sql(sql).fetchall():
+            found[sender][status] = int(total)
     return dict(found)
 
 

@@ -180,6 +180,7 @@ class Ended:
         self._believed_until = 0.0
 
     def by_sender(self) -> dict[str, dict[str, int]]:
+        """Answer every sender's number of messages by the state they ended in."""
         began = self._monotonic()
         if began >= self._believed_until:
             self._found = counts.ended_by_sender()

@@ -92,14 +92,15 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
 
     redis = _redis(settings.redis_url)
     defaults = RateLimits(settings.rate_per_minute, settings.rate_recipients_per_day, settings.rate_in_flight)
+    metrics = Metrics(redis, clock)
     limiter = _limiter_for_tests or MailRateLimiter.from_url(
         settings.redis_url,
         window=settings.rate_window,
         clock=None if clock is utc_now else clock,
         history=lambda key, since_ms, _now_ms: sends_since(key, from_epoch_ms(since_ms)),
         lease_ms=round(lease.total_seconds() * 1000),
+        on_fail_open=lambda: metrics.count("fail-open", "reserve"),
     )
-    metrics = Metrics(redis, clock)
     job_timeout = JOB_SECONDS + 2 * settings.send_timeout_seconds + 30
     queues = MailQueues(redis, clock, poll_seconds=settings.poll_seconds, job_timeout_seconds=round(job_timeout))
     box = SecretBox(settings.secret_key.get_secret_value() if settings.secret_key else None)

@@ -65,13 +65,13 @@ class Metrics:
                 self._counts[f"{name}|le={bound_text(bucket)}"] += 1
 
     def flush(self) -> None:
-        """Add what was counted to the shared totals, in one round trip."""
+        """Add what was counted to the shared totals, in one round trip; while Redis is away it is kept for the next."""
         with self._lock:
             counts, self._counts = self._counts, Tally()
             seconds, self._seconds = self._seconds, Tally()
         if not counts:
             return
-        pipe = self._redis.pipeline(transaction=False)
+        pipe = self._redis.pipeline()
         for name, number in counts.items():
             pipe.hincrby(KEY, name, number)
         for name, number in seconds.items():
@@ -84,7 +84,9 @@ class Metrics:
         try:
             pipe.execute()
         except RedisError:
-            return
+            with self._lock:
+                self._counts += counts
+                self._seconds += seconds
 
     def samples(self) -> list[Sample]:
         """Read the shared totals, sorted by event and label."""

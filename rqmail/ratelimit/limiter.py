@@ -96,7 +96,8 @@ class MailRateLimiter:
     """Keeps every mailbox within its calls a minute, recipients a day and requests in flight, over all processes.
 
     Fails open: whatever Redis does wrong, a mail goes out uncounted and ``mail.rateLimit.redisError`` is logged. One
-    limiter serves all threads of a process, connects at first use and may be forked.
+    limiter serves all threads of a process, connects at first use and may be forked. ``on_fail_open`` hears of every
+    reservation that was granted uncounted.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class MailRateLimiter:
         *,
         lease_ms: int = LEASE_MS,
         monotonic_clock: Callable[[], float] = monotonic,
+        on_fail_open: Callable[[], object] = lambda: None,
     ) -> None:
         if window not in ("rolling", "fixed"):
             raise InvalidInputError("window", window, "'rolling' or 'fixed'")
@@ -118,6 +120,7 @@ class MailRateLimiter:
         self._history = history
         self._lease_ms = lease_ms
         self._breaker = Breaker(monotonic_clock)
+        self._on_fail_open = on_fail_open
         self._packed: dict[tuple[RateLimits, bool], bytes] = {}
 
     @classmethod
@@ -130,6 +133,7 @@ class MailRateLimiter:
         *,
         lease_ms: int = LEASE_MS,
         monotonic_clock: Callable[[], float] = monotonic,
+        on_fail_open: Callable[[], object] = lambda: None,
     ) -> Self:
         """Make a limiter with a client of its own, whose timeouts are short and which never tries twice."""
         redis = Redis.from_url(
@@ -139,7 +143,15 @@ class MailRateLimiter:
             retry=Retry(NoBackoff(), 0),
             max_connections=MOST_CONNECTIONS,
         )
-        return cls(redis, window, clock, history, lease_ms=lease_ms, monotonic_clock=monotonic_clock)
+        return cls(
+            redis,
+            window,
+            clock,
+            history,
+            lease_ms=lease_ms,
+            monotonic_clock=monotonic_clock,
+            on_fail_open=on_fail_open,
+        )
 
     def close(self) -> None:
         """Close the connections to Redis; the next call opens them again."""
@@ -171,6 +183,7 @@ class MailRateLimiter:
                 reply = self._ask(mailbox_key, recipient_count, limits, reservation_id, may_start=True)
         except RedisError as error:
             self._warn(mailbox_key, error)
+            self._on_fail_open()
             return Reservation(reservation_id, mailbox_key, recipient_count, self._now_ms(), counted=False)
         self._breaker.succeeded()
         if isinstance(reply, int):

@@ -110,6 +110,21 @@ def test_the_numbers_tell_what_was_sent_what_waits_and_what_is_left(
     assert found['rqmail_waiting{mailbox="news"}'] == 1
 
 
+def test_sends_that_were_not_counted_are_told_once_redis_is_back(
+    client: FlaskClient, application: Application, redis_client: Redis
+) -> None:
+    redis_client.config_set("maxmemory", 1)
+    try:
+        application.limiter.check_and_reserve("news@example.org", 1, application.overview.defaults)
+        application.metrics.flush()
+    finally:
+        redis_client.config_set("maxmemory", 0)
+    application.limiter.check_and_reserve("news@example.org", 1, application.overview.defaults)
+    application.metrics.flush()
+    application.metrics.flush()
+    assert numbers(client)['rqmail_limiter_fail_open_total{op="reserve"}'] == 1
+
+
 @pytest.mark.usefixtures("running")
 def test_the_numbers_tell_the_age_of_the_last_tick_and_how_many_work(client: FlaskClient, clock: MovableClock) -> None:
     clock.advance(seconds=5)

@@ -90,11 +90,6 @@ class System:
             counts: dict[str, Any] = json.load(answer)
         return counts
 
-    def forget_budgets(self) -> None:
-        """Make the limiter forget what was sent: every mailbox has its whole budget again."""
-        for key in self.redis.scan_iter("mail:rate:*", count=1_000):
-            self.redis.delete(key)
-
     def wait_for(self, calls: int, seconds: float) -> dict[str, Any]:
         """Wait until the sink has had so many calls and every claimed message its outcome; answer the sink's counts."""
         deadline = time.monotonic() + seconds

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from flask import Blueprint
 
-from rqmail.web.pages import audit, decisions, language, mailboxes, message, messages, overview, tenants, tokens, writing
+from rqmail.web.pages import (
+    audit,
+    decisions,
+    language,
+    mailboxes,
+    message,
+    messages,
+    overview,
+    tenants,
+    tokens,
+    writing,
+)
 
 blueprint = Blueprint("pages", __name__)
 

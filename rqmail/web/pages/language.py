@@ -51,9 +51,13 @@ def say(key: str, /, **values: Any) -> Markup:
 
 def say_count(key: str, number: int, /, **values: Any) -> Markup:
     """Say ``key.one`` for one and ``key.many`` for any other number, which fills in ``{number}``."""
-    from rqmail.web.pages.writing import write_number  # noqa: PLC0415 - how a number is written depends on the language
-
     return say(f"{key}.one" if number == 1 else f"{key}.many", number=write_number(number), **values)
+
+
+def write_number(number: int) -> str:
+    """Write 12345 as 12,345, or as 12.345 in Dutch."""
+    text = f"{number:,}"
+    return text.replace(",", ".") if language() == "nl" else text
 
 
 def _words() -> dict[str, Any]:

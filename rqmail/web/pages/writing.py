@@ -14,12 +14,15 @@ from rqmail.models.message import MessageStatus
 from rqmail.overview import NEAR, Sentence, WindowView
 from rqmail.web.context import application, principal
 from rqmail.web.pages.catalogue import TEXTS
-from rqmail.web.pages.language import language, say, say_count
+from rqmail.web.pages.language import say, say_count, write_number
 
 _UNITS = ((86_400, "days"), (3600, "hours"), (60, "minutes"))
 
 #: Which sentences of the overview begin with how many messages wait.
-_COUNTED = frozenset({"redis", "paused", "paused-until", "stopped", "day", "minute", "put-off", "going"})
+_COUNTED = frozenset({"redis", "paused", "stopped", "day", "minute", "put-off", "going"})
+
+#: A pause that ends no sooner was made to last until somebody ends it.
+_ENDLESS = timedelta(days=182)
 
 
 def install(pages: Blueprint) -> None:
@@ -32,17 +35,13 @@ def install(pages: Blueprint) -> None:
         ("sentence", write_sentence),
         ("wait", write_wait),
         ("status", write_status),
+        ("outcome", write_outcome),
         ("level", level),
         ("percent", percent),
     ):
         pages.add_app_template_filter(write, name)
+    pages.add_app_template_test(is_endless, "endless")
     pages.app_context_processor(_at_hand)
-
-
-def write_number(number: int) -> str:
-    """Write 12345 as 12,345, or as 12.345 in Dutch."""
-    text = f"{number:,}"
-    return text.replace(",", ".") if language() == "nl" else text
 
 
 def write_moment(moment: datetime | str | None) -> Markup:
@@ -84,6 +83,17 @@ def write_status(status: str) -> str:
     """Say a message's status."""
     key = f"status.{status}"
     return say(key) if key in TEXTS else status
+
+
+def write_outcome(outcome: str) -> str:
+    """Say how an attempt ended; an outcome nobody has words for is shown as it is."""
+    key = f"outcome.{outcome}"
+    return say(key) if key in TEXTS else outcome
+
+
+def is_endless(paused_until: datetime) -> bool:
+    """Say whether a pause lasts until somebody ends it."""
+    return paused_until - application().clock() > _ENDLESS
 
 
 def write_sentence(sentence: Sentence) -> Markup:

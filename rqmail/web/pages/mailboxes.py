@@ -1,0 +1,223 @@
+"""System mailboxes: what each may send and has sent, and the switches for it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Any
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from rqmail.access import Scope
+from rqmail.errors import ConflictError, InvalidInputError
+from rqmail.web import changes
+from rqmail.web.auth import require
+from rqmail.web.context import application
+from rqmail.web.pages import typed
+from rqmail.web.pages.language import say
+from rqmail.web.sessions import local_path
+
+blueprint = Blueprint("mailboxes", __name__, url_prefix="/mailboxes")
+
+_PAGE = 50
+_CHANGES_SHOWN = 20
+
+#: How long a pause may be asked to last on a page, by the name of the choice; ``None`` is until it is resumed.
+DURATIONS: dict[str, timedelta | None] = {
+    "15m": timedelta(minutes=15),
+    "1h": timedelta(hours=1),
+    "4h": timedelta(hours=4),
+    "1d": timedelta(days=1),
+    "7d": timedelta(days=7),
+    "resumed": None,
+}
+
+STATES = ("ok", "near", "limited", "paused", "unknown")
+
+_PER_MINUTE = "rateLimitPerMinute"
+_PER_DAY = "rateLimitRecipientsPerDay"
+
+_Shown = str | tuple[str, int] | Response
+
+
+@blueprint.get("")
+@require(Scope.READ)
+def list_mailboxes() -> str:
+    """Show one row for each mailbox."""
+    return render_template("pages/mailboxes.html", **_rows())
+
+
+@blueprint.post("")
+@require(Scope.ADMIN)
+def add() -> _Shown:
+    """Add a mailbox."""
+    wrong: typed.Wrong = {}
+    limits = _limits(wrong)
+    if not wrong:
+        try:
+            added = changes.add_mailbox(typed.text("key"), typed.text("address"), **limits)
+        except InvalidInputError as error:
+            typed.note(wrong, error)
+        except ConflictError:
+            wrong["key"] = say("wrong.taken")
+        else:
+            flash(say("mailboxes.added", key=added.key))
+            return redirect(url_for("pages.mailboxes.list_mailboxes"), HTTPStatus.SEE_OTHER)
+    return typed.again("pages/mailboxes.html", wrong, form="add", **_rows())
+
+
+@blueprint.get("/<key>")
+@require(Scope.READ)
+def show(key: str) -> str:
+    """Show one mailbox with everything that can be done to it."""
+    return render_template("pages/mailbox.html", **_one(key))
+
+
+@blueprint.post("/<key>/limits")
+@require(Scope.ADMIN)
+def set_limits(key: str) -> _Shown:
+    """Change the two limits; an empty field goes back to the default."""
+    wrong: typed.Wrong = {}
+    limits = _limits(wrong)
+    if not wrong:
+        try:
+            changes.set_mailbox(key, **limits)
+        except InvalidInputError as error:
+            typed.note(wrong, error)
+        else:
+            flash(say("mailboxes.limits-set", key=key))
+            return _back(key)
+    if request.form.get("from") == "mailbox":
+        return typed.again("pages/mailbox.html", wrong, form="limits", **_one(key))
+    return typed.again("pages/mailboxes.html", wrong, form=key, **_rows(and_this=key))
+
+
+@blueprint.post("/<key>/address")
+@require(Scope.ADMIN)
+def set_address(key: str) -> _Shown:
+    """Change the address mail is sent from."""
+    try:
+        changes.set_mailbox(key, address=typed.text("address"))
+    except InvalidInputError as error:
+        wrong: typed.Wrong = {}
+        typed.note(wrong, error)
+        return typed.again("pages/mailbox.html", wrong, form="address", **_one(key))
+    flash(say("mailboxes.address-set", key=key))
+    return _back(key)
+
+
+@blueprint.post("/<key>/pause")
+@require(Scope.ADMIN)
+def pause(key: str) -> _Shown:
+    """Send nothing from the mailbox for a while."""
+    wrong: typed.Wrong = {}
+    duration = typed.text("duration")
+    if duration not in DURATIONS:
+        wrong["duration"] = say("wrong.duration")
+    else:
+        try:
+            changes.pause_mailbox(key, typed.text("reason"), DURATIONS[duration])
+        except InvalidInputError as error:
+            typed.note(wrong, error)
+        else:
+            flash(say("mailboxes.paused", key=key))
+            return _back(key)
+    return typed.again("pages/mailbox.html", wrong, form="pause", **_one(key))
+
+
+@blueprint.post("/<key>/resume")
+@require(Scope.ADMIN)
+def resume(key: str) -> Response:
+    """End a pause."""
+    changes.resume_mailbox(key)
+    flash(say("mailboxes.resumed", key=key))
+    return _back(key)
+
+
+@blueprint.post("/<key>/reset")
+@require(Scope.ADMIN)
+def reset(key: str) -> Response:
+    """Forget what was counted against the budget."""
+    changes.reset_mailbox(key)
+    flash(say("mailboxes.was-reset", key=key))
+    return _back(key)
+
+
+@blueprint.post("/<key>/delete")
+@require(Scope.ADMIN)
+def delete(key: str) -> Response:
+    """Remove the mailbox, unless mail of it waits."""
+    try:
+        changes.delete_mailbox(key)
+    except ConflictError:
+        flash(say("mailboxes.not-deleted", key=key), "error")
+        return _back(key)
+    flash(say("mailboxes.deleted", key=key))
+    return redirect(url_for("pages.mailboxes.list_mailboxes"), HTTPStatus.SEE_OTHER)
+
+
+def _limits(wrong: typed.Wrong) -> dict[str, int | None]:
+    return {
+        "rate_limit_per_minute": _positive(_PER_MINUTE, wrong),
+        "rate_limit_recipients_per_day": _positive(_PER_DAY, wrong),
+    }
+
+
+def _positive(field: str, wrong: typed.Wrong) -> int | None:
+    """Complain about both fields at once: the use case would name the first one only."""
+    value = typed.whole(field, wrong)
+    if value == 0:
+        typed.note(wrong, InvalidInputError(field, value, ""))
+    return value
+
+
+def _rows(and_this: str | None = None) -> dict[str, Any]:
+    """Gather the page of mailboxes that was asked for; ``and_this`` one is shown whatever was asked."""
+    app = application()
+    wanted, state = request.values.get("q", "").strip().lower(), request.values.get("state", "")
+    status = app.overview.status()
+    found = [
+        mailbox
+        for mailbox in app.administration.mailboxes()
+        if mailbox.key in status.mailboxes
+        and (wanted in mailbox.key.lower() or wanted in mailbox.address.lower() or mailbox.key == and_this)
+        and (state not in STATES or status.mailboxes[mailbox.key].state == state or mailbox.key == and_this)
+    ]
+    first = _PAGE * _page_number()
+    if and_this is not None:
+        place = next((at for at, mailbox in enumerate(found) if mailbox.key == and_this), 0)
+        first = place - place % _PAGE
+    return {
+        "status": status,
+        "mailboxes": found[first : first + _PAGE],
+        "total": len(found),
+        "first": first,
+        "page_size": _PAGE,
+        "asked": {"q": wanted, "state": state},
+        "states": STATES,
+        "defaults": app.overview.defaults,
+        "durations": list(DURATIONS),
+    }
+
+
+def _page_number() -> int:
+    number = request.args.get("page", "0")
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 6 else 0
+
+
+def _one(key: str) -> dict[str, Any]:
+    app = application()
+    return {
+        "mailbox": app.administration.mailbox(key),
+        "standing": app.overview.mailbox(key),
+        "defaults": app.overview.defaults,
+        "durations": list(DURATIONS),
+        "lines": app.audit.lines(subject=f"mailbox:{key}", limit=_CHANGES_SHOWN),
+    }
+
+
+def _back(key: str) -> Response:
+    where = request.form.get("next")
+    target = local_path(where) if where else url_for("pages.mailboxes.show", key=key)
+    return redirect(target, HTTPStatus.SEE_OTHER)

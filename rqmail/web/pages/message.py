@@ -1,0 +1,112 @@
+"""One message: what it says, to whom, where it stands and why, and everything that happened to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+
+from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from rqmail import messages
+from rqmail.access import Scope
+from rqmail.errors import ConflictError, NotFoundError
+from rqmail.messages import Decision, MessageView
+from rqmail.models.message import MessageStatus
+from rqmail.overview import SenderStatus
+from rqmail.web import changes
+from rqmail.web.auth import require
+from rqmail.web.context import application
+from rqmail.web.pages.language import say
+from rqmail.web.sessions import local_path
+
+blueprint = Blueprint("message", __name__, url_prefix="/messages/<message_id>")
+
+#: What a mail's own HTML may do: look like itself. No script, no form, no request to anyone, no origin of its own.
+_FRAME_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
+
+#: What a person may do to a message in each status.
+MAY = {
+    MessageStatus.SCHEDULED: ("send-now", "cancel"),
+    MessageStatus.QUEUED: ("cancel",),
+    MessageStatus.SENDING: (),
+    MessageStatus.SENT: (),
+    MessageStatus.ERROR: ("requeue",),
+    MessageStatus.UNKNOWN: ("sent", "resend", "discard"),
+    MessageStatus.CANCELLED: ("requeue",),
+    MessageStatus.EXPIRED: ("requeue",),
+}
+
+_ACTS: dict[str, Callable[[str], MessageView]] = {
+    "cancel": changes.cancel_message,
+    "requeue": changes.requeue_message,
+    "send-now": changes.send_message_now,
+    "sent": lambda message_id: changes.resolve_message(message_id, Decision.SENT),
+    "resend": lambda message_id: changes.resolve_message(message_id, Decision.RESEND),
+    "discard": lambda message_id: changes.resolve_message(message_id, Decision.DISCARD),
+}
+
+
+@blueprint.app_template_filter("may")
+def may(status: MessageStatus) -> tuple[str, ...]:
+    """Answer what a person may do to a message in this status."""
+    return MAY[status]
+
+
+@blueprint.get("")
+@require(Scope.READ)
+def show(message_id: str) -> str:
+    """Show one message in full."""
+    app = application()
+    message = messages.show(message_id)
+    return render_template(
+        "pages/message.html",
+        message=message,
+        attempts=list(reversed(message.history)),
+        most_attempts=app.settings.max_attempts,
+        standing=_standing(message),
+        lines=app.audit.lines(subject=f"message:{message_id}", limit=20),
+    )
+
+
+@blueprint.get("/html")
+@require(Scope.READ)
+def html(message_id: str) -> Response:
+    """Answer a mail's own HTML, for the frame it is shown in: a page of its own that may do nothing."""
+    body = messages.show(message_id).html
+    if body is None:
+        raise NotFoundError("HTML of message", message_id)
+    return Response(
+        body,
+        content_type="text/html; charset=utf-8",
+        headers={"Content-Security-Policy": _FRAME_POLICY, "X-Frame-Options": "SAMEORIGIN"},
+    )
+
+
+@blueprint.post("/<any('cancel', 'requeue', 'send-now', 'sent', 'resend', 'discard'):action>")
+@require(Scope.ADMIN)
+def act(message_id: str, action: str) -> AnyResponse:
+    """Do what was asked, if the message is still in a state that allows it."""
+    try:
+        _ACTS[action](message_id)
+    except ConflictError:
+        flash(say("message.too-late"), "error")
+    else:
+        flash(say(f"message.done.{action}"))
+    where = request.form.get("next")
+    target = local_path(where) if where else url_for("pages.message.show", message_id=message_id)
+    return redirect(target, HTTPStatus.SEE_OTHER)
+
+
+def _standing(message: MessageView) -> SenderStatus | None:
+    """Answer how the sender stands, where that is what a message waits for."""
+    if message.status not in {MessageStatus.SCHEDULED, MessageStatus.QUEUED}:
+        return None
+    kind, _, key = message.sender.partition(":")
+    overview = application().overview
+    try:
+        if kind == "mailbox":
+            return overview.mailbox(key)
+        return overview.tenant(key) if kind == "tenant" else None
+    except NotFoundError:
+        return None

@@ -1,0 +1,178 @@
+"""Messages: found by what is known about them, acted on one by one or all at once, taken along as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, get_args
+
+from flask import Blueprint, Response, flash, redirect, render_template, request, stream_with_context, url_for
+from werkzeug.datastructures import MultiDict
+from werkzeug.wrappers import Response as AnyResponse
+
+from rqmail import messages
+from rqmail.access import Scope
+from rqmail.jsonable import as_json
+from rqmail.messages import Filter
+from rqmail.models.message import MessageStatus, Priority
+from rqmail.web import changes
+from rqmail.web.auth import require
+from rqmail.web.changes import BulkActionName
+from rqmail.web.context import application
+from rqmail.web.pages import typed
+from rqmail.web.pages.language import say, say_count
+
+blueprint = Blueprint("messages", __name__, url_prefix="/messages")
+
+_PAGE = 50
+_EXPORTED_AT_ONCE = 500
+_SAMPLE = 8
+
+CRITERIA = ("status", "sender", "recipient", "subject", "priority", "from", "to")
+ACTIONS: tuple[BulkActionName, ...] = get_args(BulkActionName)
+
+#: A cell that begins with one of these is taken for a formula by spreadsheets.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+_COLUMNS = (
+    "id",
+    "sender",
+    "status",
+    "priority",
+    "subject",
+    "recipient_count",
+    "created_on",
+    "requested_on",
+    "scheduled_on",
+    "sent_on",
+    "attempts",
+    "deferrals",
+    "waiting_for",
+    "last_error",
+)
+
+
+@blueprint.get("")
+@require(Scope.READ)
+def list_messages() -> str:
+    """Show a page of messages, newest first, with how many there are in each status."""
+    asked = _asked(request.args)
+    wanted = _filter(asked)
+    lines = messages.find(wanted, limit=_PAGE + 1, after=request.args.get("after") or None)
+    counts = messages.count_by_status(_filter(asked | {"status": ""}))
+    administration = application().administration
+    return render_template(
+        "pages/messages.html",
+        lines=lines[:_PAGE],
+        after=lines[_PAGE - 1].id if len(lines) > _PAGE else None,
+        asked=asked,
+        counts=counts,
+        all_of_them=sum(counts.values()),
+        matching=counts[wanted.status] if wanted.status else sum(counts.values()),
+        senders=[
+            *(f"mailbox:{mailbox.key}" for mailbox in administration.mailboxes()),
+            *(f"tenant:{tenant.key}" for tenant in administration.tenants()),
+            "default",
+        ],
+        priorities=[priority.name.lower() for priority in Priority],
+        actions=ACTIONS,
+    )
+
+
+@blueprint.get("/export.csv")
+@require(Scope.READ)
+def export() -> Response:
+    """Answer every message that matches as CSV, a part at a time."""
+    return Response(
+        stream_with_context(_csv(_filter(_asked(request.args)))),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": "attachment; filename=messages.csv"},
+    )
+
+
+@blueprint.post("/bulk")
+@require(Scope.ADMIN)
+def bulk() -> str | tuple[str, int] | AnyResponse:
+    """Ask whether it is meant, with how many messages it is for; asked and answered, do it."""
+    asked = _asked(request.form)
+    ids = tuple(request.form.getlist("ids"))[:_PAGE]
+    everything = request.form.get("scope") == "all"
+    wanted = _filter(asked) if everything else Filter(ids=ids)
+    action = next((one for one in ACTIONS if one == request.form.get("action")), None)
+    here = url_for("pages.messages.list_messages", **_given(asked))
+    if action is None or (not everything and not ids):
+        flash(say("messages.nothing-chosen"), "error")
+        return redirect(here, HTTPStatus.SEE_OTHER)
+    if request.form.get("sure") == "yes":
+        moved = changes.bulk(action, wanted, _shown(asked, ids, everything=everything))
+        flash(say_count(f"messages.done.{action}", moved))
+        return redirect(here, HTTPStatus.SEE_OTHER)
+    return render_template(
+        "pages/confirm.html",
+        action=action,
+        affected=changes.count_bulk(action, wanted),
+        matched=messages.count(wanted),
+        sample=messages.find(wanted, limit=_SAMPLE),
+        asked=asked,
+        ids=() if everything else ids,
+        everything=everything,
+        here=here,
+    )
+
+
+@blueprint.app_context_processor
+def _links() -> dict[str, Any]:
+    return {"without_empty": _given}
+
+
+def _given(asked: dict[str, str]) -> dict[str, Any]:
+    return {name: value for name, value in asked.items() if value}
+
+
+def _asked(given: MultiDict[str, str]) -> dict[str, str]:
+    return {name: given.get(name, "").strip() for name in CRITERIA}
+
+
+def _filter(asked: dict[str, str]) -> Filter:
+    """Turn what was asked into a filter; what is no status, priority or date does not narrow anything."""
+    status, priority = asked["status"], asked["priority"].upper()
+    return Filter(
+        status=MessageStatus(status) if status in MessageStatus.__members__ else None,
+        sender=asked["sender"] or None,
+        recipient=asked["recipient"] or None,
+        subject=asked["subject"] or None,
+        priority=Priority[priority] if priority in Priority.__members__ else None,
+        created_from=_day(asked["from"]),
+        created_to=_day(asked["to"], after=1),
+    )
+
+
+def _day(value: str, *, after: int = 0) -> datetime | None:
+    return typed.day(value, after=after) if value else None
+
+
+def _shown(asked: dict[str, str], ids: tuple[str, ...], *, everything: bool) -> dict[str, Any]:
+    return _given(asked) if everything else {"ids": list(ids)}
+
+
+def _csv(wanted: Filter) -> Iterator[str]:
+    line = io.StringIO()
+    write = csv.writer(line)
+    write.writerow(_COLUMNS)
+    last: str | None = None
+    while found := messages.find(wanted, limit=_EXPORTED_AT_ONCE, after=last):
+        write.writerows([harmless(getattr(one, column)) for column in _COLUMNS] for one in found)
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+        last = found[-1].id
+    yield line.getvalue()
+
+
+def harmless(value: object) -> str:
+    """Write a cell so that no spreadsheet takes it for a formula."""
+    text = "" if value is None else str(as_json(value))
+    return "'" + text if text.startswith(_FORMULA) else text

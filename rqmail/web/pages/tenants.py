@@ -1,0 +1,120 @@
+"""Tenants: through whom each one's mail leaves. Secrets are typed in and never shown again."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from rqmail.access import Scope
+from rqmail.errors import ConflictError, InvalidInputError
+from rqmail.models.mailbox import Provider
+from rqmail.web import changes
+from rqmail.web.auth import require
+from rqmail.web.context import application
+from rqmail.web.pages import typed
+from rqmail.web.pages.language import say
+
+blueprint = Blueprint("tenants", __name__, url_prefix="/tenants")
+
+_FIELDS = {
+    "address": "address",
+    "graphTenantId": "graph_tenant_id",
+    "graphClientId": "graph_client_id",
+    "sendgridFrom": "sendgrid_from",
+}
+_SECRETS = {"graphClientSecret": "graph_client_secret", "sendgridApiKey": "sendgrid_api_key"}
+_CHANGES_SHOWN = 20
+
+_Shown = tuple[str, int] | Response
+
+
+@blueprint.get("")
+@require(Scope.READ)
+def list_tenants() -> str:
+    """Show every tenant."""
+    return render_template("pages/tenants.html", **_rows())
+
+
+@blueprint.post("")
+@require(Scope.ADMIN)
+def add() -> _Shown:
+    """Add a tenant's mail setting."""
+    wrong: typed.Wrong = {}
+    try:
+        fields = {name: value for name, value in _typed().items() if value is not None}
+        added = changes.add_tenant(typed.text("key"), typed.text("provider"), **fields)
+    except InvalidInputError as error:
+        typed.note(wrong, error)
+    except ConflictError:
+        wrong["key"] = say("wrong.taken")
+    else:
+        flash(say("tenants.added", key=added.key))
+        return redirect(url_for("pages.tenants.list_tenants"), HTTPStatus.SEE_OTHER)
+    return typed.again("pages/tenants.html", wrong, **_rows())
+
+
+@blueprint.get("/<key>")
+@require(Scope.READ)
+def show(key: str) -> str:
+    """Show one tenant's mail setting, to be changed."""
+    return render_template("pages/tenant.html", **_one(key))
+
+
+@blueprint.post("/<key>")
+@require(Scope.ADMIN)
+def set_tenant(key: str) -> _Shown:
+    """Change a tenant's mail setting; an empty secret keeps the one that is stored."""
+    try:
+        changes.set_tenant(key, provider=typed.text("provider"), **_typed())
+    except InvalidInputError as error:
+        wrong: typed.Wrong = {}
+        typed.note(wrong, error)
+        return typed.again("pages/tenant.html", wrong, **_one(key))
+    flash(say("tenants.changed", key=key))
+    return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
+
+
+@blueprint.post("/<key>/delete")
+@require(Scope.ADMIN)
+def delete(key: str) -> Response:
+    """Remove the tenant's mail setting, unless mail of it waits."""
+    try:
+        changes.delete_tenant(key)
+    except ConflictError:
+        flash(say("tenants.not-deleted", key=key), "error")
+        return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
+    flash(say("tenants.deleted", key=key))
+    return redirect(url_for("pages.tenants.list_tenants"), HTTPStatus.SEE_OTHER)
+
+
+def _typed() -> dict[str, str | None]:
+    """Answer the fields that were typed: an empty one clears; an empty secret keeps its value unless told otherwise."""
+    fields: dict[str, str | None] = {name: typed.text(field) or None for field, name in _FIELDS.items()}
+    for field, name in _SECRETS.items():
+        if request.form.get(f"{field}.clear") == "yes":
+            fields[name] = None
+        elif typed.text(field):
+            fields[name] = typed.text(field)
+    return fields
+
+
+def _rows() -> dict[str, Any]:
+    app = application()
+    return {
+        "tenants": app.administration.tenants(),
+        "status": app.overview.status(),
+        "providers": [provider.value for provider in Provider],
+    }
+
+
+def _one(key: str) -> dict[str, Any]:
+    app = application()
+    return {
+        "tenant": app.administration.tenant(key),
+        "standing": app.overview.tenant(key),
+        "providers": [provider.value for provider in Provider],
+        "lines": app.audit.lines(subject=f"tenant:{key}", limit=_CHANGES_SHOWN),
+    }

@@ -1,0 +1,58 @@
+"""Named tokens: who may come in, with which scopes. A token is shown once, when it is made."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from rqmail.access import Scope
+from rqmail.errors import ConflictError, InvalidInputError
+from rqmail.web import changes
+from rqmail.web.auth import require
+from rqmail.web.context import application
+from rqmail.web.pages import typed
+from rqmail.web.pages.language import say
+
+blueprint = Blueprint("tokens", __name__, url_prefix="/tokens")
+
+_SCOPES = [scope.value for scope in Scope]
+
+
+@blueprint.get("")
+@require(Scope.ADMIN)
+def list_tokens() -> str:
+    """Show every token that was issued, the revoked ones too."""
+    return render_template("pages/tokens.html", tokens=application().access.tokens(), scopes=_SCOPES)
+
+
+@blueprint.post("")
+@require(Scope.ADMIN)
+def create() -> str | tuple[str, int]:
+    """Issue a token, and show it this once."""
+    wrong: typed.Wrong = {}
+    expires = typed.text("expiresOn")
+    expires_on = typed.day(expires, after=1) if expires else None
+    if expires and expires_on is None:
+        wrong["expiresOn"] = say("wrong.expiresOn")
+    else:
+        try:
+            made, token = changes.create_token(typed.text("name"), request.form.getlist("scopes"), expires_on)
+        except InvalidInputError as error:
+            typed.note(wrong, error)
+        except ConflictError:
+            wrong["name"] = say("wrong.taken")
+        else:
+            tokens = application().access.tokens()
+            return render_template("pages/tokens.html", tokens=tokens, scopes=_SCOPES, made=made, token=token)
+    return typed.again("pages/tokens.html", wrong, tokens=application().access.tokens(), scopes=_SCOPES)
+
+
+@blueprint.post("/<name>/revoke")
+@require(Scope.ADMIN)
+def revoke(name: str) -> Response:
+    """Let nobody in with this token any more."""
+    changes.revoke_token(name)
+    flash(say("tokens.was-revoked", name=name))
+    return redirect(url_for("pages.tokens.list_tokens"), HTTPStatus.SEE_OTHER)

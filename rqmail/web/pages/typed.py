@@ -1,0 +1,58 @@
+"""What people type into forms, turned into values; and what to tell them when it cannot be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from http import HTTPStatus
+
+from flask import render_template, request
+from markupsafe import Markup
+
+from rqmail.errors import InvalidInputError
+from rqmail.web.pages.catalogue import TEXTS
+from rqmail.web.pages.language import say
+
+_WHOLE = re.compile(r"[0-9]{1,12}")
+
+#: For each field that was wrong, what to say beside it.
+Wrong = dict[str, str | Markup]
+
+
+def text(name: str) -> str:
+    """Answer what was typed, without the space around it."""
+    return request.form.get(name, "").strip()
+
+
+def whole(field: str, wrong: Wrong) -> int | None:
+    """Answer a whole number of digits alone, ``None`` for an empty field; anything else is noted in ``wrong``.
+
+    Whether the number itself is allowed is for the use case to say: it does so for every caller.
+    """
+    typed = text(field)
+    if not typed:
+        return None
+    if _WHOLE.fullmatch(typed):
+        return int(typed)
+    note(wrong, InvalidInputError(field, typed, ""))
+    return None
+
+
+def day(value: str, *, after: int = 0) -> datetime | None:
+    """Answer the beginning in UTC of the day that is so many days ``after`` this one; ``None`` for what is no date."""
+    try:
+        return datetime.combine(date.fromisoformat(value) + timedelta(days=after), time(), UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def note(wrong: Wrong, error: InvalidInputError) -> None:
+    """Write beside the field what it should have been; the first complaint about a field stays."""
+    key = f"wrong.{error.field}"
+    wrong.setdefault(error.field, say(key) if key in TEXTS else error.allowed)
+
+
+def again(template: str, wrong: Mapping[str, object], **values: object) -> tuple[str, int]:
+    """Show the page with the form as it was typed, and what is wrong beside each field."""
+    return render_template(template, wrong=wrong, typed=request.form, **values), HTTPStatus.BAD_REQUEST

@@ -10,7 +10,8 @@ from urllib.parse import quote
 from rqmail.bootstrap import Application, application
 from rqmail.cli.errors import explained
 from rqmail.errors import MailError, SettingsError
-from rqmail.mailers.entra import Entra, EntraApp
+from rqmail.mailers.entra import Entra
+from rqmail.mailers.entra_app import EntraApp
 from rqmail.mailers.factory import graph_scope
 from rqmail.mailers.transport import Transport
 from rqmail.models.migrate import pending

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -20,6 +18,7 @@ from urllib3.exceptions import HTTPError
 from rqmail.clock import Clock
 from rqmail.errors import MailAuthError, MailError, MailThrottledError, MailTransientError
 from rqmail.mailers.connection_errors import error_for_exception
+from rqmail.mailers.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.retry_after import parse_retry_after
 from rqmail.mailers.transport import Answer, Transport
 
@@ -46,25 +45,6 @@ _MSAL_RAISES = (ValueError, KeyError, TypeError, AttributeError, RuntimeError, M
 
 #: Entra's own trouble, whatever the status says.
 _TRANSIENT = frozenset({"temporarily_unavailable", "server_error", "AADSTS90033", "AADSTS90010", "AADSTS50196"})
-
-
-@dataclass(frozen=True, slots=True)
-class EntraApp:
-    """The app we are to Entra: where it lives, who it is and how it proves that."""
-
-    authority: str
-    tenant_id: str
-    client_id: str
-    client_secret: str | None = field(default=None, repr=False)
-    certificate: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GrantedToken:
-    """A token as Entra granted it, with its life in seconds from the moment it was asked for."""
-
-    value: str = field(repr=False)
-    lives_seconds: float
 
 
 class Entra:

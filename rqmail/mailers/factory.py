@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from rqmail.clock import Clock, utc_now
 from rqmail.errors import InvalidInputError, MailAuthError
 from rqmail.mailers.base import Address, Mail, Mailer, Receipt
-from rqmail.mailers.entra import Entra, EntraApp
+from rqmail.mailers.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.graph import MicrosoftGraphMailer
 from rqmail.mailers.graph_http import GraphHttp
 from rqmail.mailers.graph_mailbox import GraphMailbox
@@ -167,8 +167,15 @@ class MailerFactory:
         )
 
     def _build_token_source(self, app: EntraApp) -> GraphTokenSource:
-        entra = Entra(app, self._entra_transport, graph_scope(self._settings.graph_base_url), clock=self._clock)
-        return GraphTokenSource(app, entra.grant, store=self._token_store, clock=self._clock)
+        scope = graph_scope(self._settings.graph_base_url)
+
+        def grant(claims: str | None = None) -> GrantedToken:
+            # MSAL takes longer to import than all of ours, and a job in a fork of its own mostly finds a shared token.
+            from rqmail.mailers.entra import Entra  # noqa: PLC0415
+
+            return Entra(app, self._entra_transport, scope, clock=self._clock).grant(claims)
+
+        return GraphTokenSource(app, grant, store=self._token_store, clock=self._clock)
 
     def _own_app(self) -> EntraApp | UnconfiguredMailer:
         settings = self._settings

@@ -15,7 +15,7 @@ import structlog
 
 from rqmail.clock import Clock, to_epoch_ms, utc_now
 from rqmail.errors import MailError, MailThrottledError
-from rqmail.mailers.entra import EntraApp, GrantedToken
+from rqmail.mailers.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.per_process import PerProcess
 
 log = structlog.get_logger(__name__)

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from mailers.servers import Script, behaving, bundle_of, refused_url, serving
 from rqmail.errors import MailAuthError, MailError, MailThrottledError, MailTransientError
-from rqmail.mailers.entra import Entra, EntraApp, GrantedToken
+from rqmail.mailers.entra import Entra
+from rqmail.mailers.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.graph_token import GraphTokenSource
 from rqmail.mailers.transport import Transport
 

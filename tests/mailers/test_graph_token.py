@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rqmail.errors import MailAuthError, MailThrottledError, MailTransientError
-from rqmail.mailers.entra import EntraApp, GrantedToken
+from rqmail.mailers.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.graph_token import GraphTokenSource, store_key
 from rqmail.shared_tokens import RedisTokenStore
 from rqmail.vault import SecretBox

@@ -1,0 +1,25 @@
+"""The app we are to Microsoft Entra, and the token it grants us."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class EntraApp:
+    """The app we are to Entra: where it lives, who it is and how it proves that."""
+
+    authority: str
+    tenant_id: str
+    client_id: str
+    client_secret: str | None = field(default=None, repr=False)
+    certificate: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedToken:
+    """A token as Entra granted it, with its life in seconds from the moment it was asked for."""
+
+    value: str = field(repr=False)
+    lives_seconds: float

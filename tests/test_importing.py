@@ -177,8 +177,8 @@ def test_memory_does_not_grow_with_the_file(sqlite_database, clock):
         finally:
             tracemalloc.stop()
 
-    peak(1000)
-    assert peak(8000) < 2 * peak(2000)
+    peak(500)
+    assert peak(4800) < 2 * peak(1200)
 
 
 @pytest.mark.parametrize(

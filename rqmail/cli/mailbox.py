@@ -105,10 +105,11 @@ def reset(key: str, *, json_: bool) -> None:
 
 @mailbox.command()
 @click.argument("key")
-def delete(key: str) -> None:
+@json_option
+def delete(key: str, *, json_: bool) -> None:
     """Remove a mailbox; refused while mail of it waits."""
     application().administration.delete_mailbox(key)
-    click.echo(f"Mailbox {key} was removed.")
+    _done({"key": key}, f"Mailbox {key} was removed.", json_=json_)
 
 
 @mailbox.command()

@@ -94,10 +94,14 @@ def set_(key: str, provider: str | None, clear: tuple[str, ...], *, json_: bool,
 
 @tenant.command()
 @click.argument("key")
-def delete(key: str) -> None:
+@json_option
+def delete(key: str, *, json_: bool) -> None:
     """Remove a tenant; refused while mail of it waits."""
     application().administration.delete_tenant(key)
-    click.echo(f"Tenant {key} was removed.")
+    if json_:
+        print_json({"key": key})
+    else:
+        click.echo(f"Tenant {key} was removed.")
 
 
 def _given(fields: dict[str, str | None]) -> dict[str, str | None]:

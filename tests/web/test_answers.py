@@ -106,7 +106,9 @@ def test_programs_are_answered_in_json_and_people_with_a_page(anyone: FlaskClien
     assert client.get("/admin/nowhere").json["error"]
     assert client.patch("/messages").status_code == 405
     assert client.patch("/messages").json["error"]
-    assert "<h1>Not Found</h1>" in anyone.get("/nowhere").text
+    page = anyone.get("/nowhere")
+    assert page.content_type.startswith("text/html")
+    assert "404 Not Found" in page.text
 
 
 def test_an_error_of_ours_tells_nothing_of_its_inside(

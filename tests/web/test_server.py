@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ def test_without_a_token_loopback_is_opened_with_a_token_that_is_printed(
 ) -> None:
     serve(application, host)
     [(app, _)] = listening
-    token = capsys.readouterr().out.split()[-1]
+    [token] = re.findall(r"rqm_\S+", capsys.readouterr().out)
     asked = app.test_client().get("/messages", headers={"Authorization": f"Bearer {token}"})
     assert asked.status_code == 200
     assert app.test_client().get("/messages").status_code == 401

@@ -1,0 +1,69 @@
+"""Killed at any step of a send, without warning: the mail is accepted once in the end, or nobody claims to know."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from reliability.dying import Moment, die_at
+from reliability.running import Running
+from rqmail.models.message import MessageStatus
+from support.messages import new_message, reloaded
+
+S = MessageStatus
+
+#: Every step of a send in order: who is at it, and the function before or after which the process is gone.
+STEPS = {
+    "before the claim": Moment("dispatcher", "before", "rqmail.models.message:Message.claim_due"),
+    "claimed, not committed": Moment("dispatcher", "after", "rqmail.models.message:_fitting"),
+    "claimed": Moment("dispatcher", "after", "rqmail.models.message:Message.claim_due"),
+    "before the job is pushed": Moment("dispatcher", "before", "rqmail.queues:MailQueues.push"),
+    "job pushed": Moment("dispatcher", "after", "rqmail.queues:MailQueues.push"),
+    "job taken": Moment("worker", "before", "rqmail.lanes:Lanes.send"),
+    "before it is SENDING": Moment("worker", "before", "rqmail.models.message:Message.start_sending"),
+    "SENDING": Moment("worker", "after", "rqmail.models.message:Message.start_sending"),
+    "before the reservation": Moment("worker", "before", "rqmail.ratelimit.limiter:MailRateLimiter.check_and_reserve"),
+    "reserved": Moment("worker", "after", "rqmail.ratelimit.limiter:MailRateLimiter.check_and_reserve"),
+    "token in hand": Moment("worker", "after", "rqmail.mailers.graph_token:GraphTokenSource.token"),
+    "POST written": Moment("worker", "after", "http.client:HTTPConnection.endheaders"),
+    "before the answer is read": Moment("worker", "before", "urllib3.connection:HTTPConnection.getresponse"),
+    "202 read": Moment("worker", "after", "rqmail.mailers.graph:MicrosoftGraphMailer.send"),
+    "before it is settled": Moment("worker", "before", "rqmail.ratelimit.limiter:MailRateLimiter.settle"),
+    "settled": Moment("worker", "after", "rqmail.ratelimit.limiter:MailRateLimiter.settle"),
+    "before the outcome is written": Moment("worker", "before", "rqmail.models.message:Message.mark_sent"),
+    "outcome written": Moment("worker", "after", "rqmail.models.message:Message.mark_sent"),
+    "job done": Moment("worker", "after", "rqmail.bootstrap:Application.send"),
+}
+
+#: From here on a provider may have it as far as anyone can tell: the row says SENDING.
+PERHAPS_SENT = list(STEPS)[list(STEPS).index("SENDING") : list(STEPS).index("outcome written")]
+
+
+def kill_at(running: Running, name: str) -> None:
+    if STEPS[name].who == "worker":
+        running.app.dispatcher.tick()
+    assert die_at(STEPS[name], running.environment) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_killed_at_any_step_the_mail_is_accepted_exactly_once_in_the_end(running, name):
+    ids = running.submit(new_message(), new_message())
+    kill_at(running, name)
+    running.settle()
+    assert sorted(running.accepted()) == sorted(ids)
+    assert [reloaded(message_id).status for message_id in ids] == [S.SENT, S.SENT]
+
+
+@pytest.mark.parametrize("name", PERHAPS_SENT)
+def test_where_nobody_may_look_a_mail_is_not_sent_twice_and_the_row_says_what_is_known(running, name):
+    running.control.configure(directory={"may_read_mail": False})
+    [message_id] = running.submit(new_message())
+    kill_at(running, name)
+    running.settle()
+    assert len(running.accepted()) <= 1
+    message = reloaded(message_id)
+    assert message.status == S.UNKNOWN
+    assert "The worker stopped while the message was being sent" in message.last_error
+    assert "Mail.Read is missing" in message.last_error
+    assert [entry["outcome"] for entry in message.history] == ["worker-lost"]

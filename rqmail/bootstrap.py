@@ -41,8 +41,9 @@ from rqmail.vault import SecretBox
 #: A job begins sends for this long; with the wait for the last ones it is over within about as much again.
 JOB_SECONDS = 10.0
 
-#: Jobs are cut so that one keeps its lanes busy for a few seconds, and several workers share a tick's claims.
-_MESSAGES_PER_LANE = 8
+#: At its end a job leaves lanes idle for about half a call: spread over so many calls that is a few percent. More would
+#: not begin in time where calls take longer than half a second, and leave fewer jobs for the workers to share.
+_MESSAGES_PER_LANE = 16
 
 #: Ids in the queues at most: enough to keep any number of workers busy until the next ticks, few enough to lose.
 _QUEUED_AT_MOST = 10_000

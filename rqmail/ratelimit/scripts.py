@@ -28,7 +28,7 @@ def _read(name: str) -> str:
 
 
 def _load(verb: str) -> Script:
-    source = _read("layout.lua") + _read(f"{verb}.lua").replace(_INCLUDE, _read("words.lua"))
+    source = _read("struct.lua") + _read("layout.lua") + _read(f"{verb}.lua").replace(_INCLUDE, _read("words.lua"))
     return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest().encode())
 
 
@@ -36,6 +36,7 @@ def _load(verb: str) -> Script:
 _EVALSHA = [b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n" + b"$%d\r\n%b\r\n" * count for count in range(8)]
 
 CHECK_AND_RESERVE = _load("check_and_reserve")
+COUNT_LATE = _load("count_late")
 RELEASE = _load("release")
 SETTLE = _load("settle")
 PAUSE = _load("pause")

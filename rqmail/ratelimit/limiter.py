@@ -50,6 +50,8 @@ _LARGEST_LIMIT = 2**31 - 1
 #: Others wait while a script runs: about three milliseconds for so many mailboxes.
 _MAILBOXES_PER_SCRIPT = 100
 _REASON_BYTES = 200
+#: Sends of one process remembered while Redis is away: far more than it makes before somebody looks.
+_MOST_UNCOUNTED = 10_000
 _LIMITS = struct.Struct("<ddddBB")
 _STATE = b"mail:rate:state:"
 _LEASE = b"lease:"
@@ -97,7 +99,7 @@ class MailRateLimiter:
 
     Fails open: whatever Redis does wrong, a mail goes out uncounted and ``mail.rateLimit.redisError`` is logged. One
     limiter serves all threads of a process, connects at first use and may be forked. ``on_fail_open`` hears of every
-    reservation that was granted uncounted.
+    reservation that was granted uncounted; what was sent on them is counted once Redis answers again.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class MailRateLimiter:
         self._lease_ms = lease_ms
         self._breaker = Breaker(monotonic_clock)
         self._on_fail_open = on_fail_open
+        self._uncounted: dict[str, Reservation] = {}
         self._packed: dict[tuple[RateLimits, bool], bytes] = {}
 
     @classmethod
@@ -184,8 +187,13 @@ class MailRateLimiter:
         except RedisError as error:
             self._warn(mailbox_key, error)
             self._on_fail_open()
-            return Reservation(reservation_id, mailbox_key, recipient_count, self._now_ms(), counted=False)
+            open_ = Reservation(reservation_id, mailbox_key, recipient_count, self._now_ms(), counted=False)
+            if len(self._uncounted) < _MOST_UNCOUNTED:
+                self._uncounted[reservation_id] = open_
+            return open_
         self._breaker.succeeded()
+        if self._uncounted:
+            self._count_late()
         if isinstance(reply, int):
             return Reservation(reservation_id, mailbox_key, recipient_count, reply)
         return _denial(reply)
@@ -193,6 +201,7 @@ class MailRateLimiter:
     def release(self, reservation: Reservation) -> None:
         """Give back just what the reservation took, once; nothing for one that Redis never counted."""
         if not reservation.counted:
+            self._uncounted.pop(reservation.id, None)
             return
         key, lease = _state_key(reservation.mailbox_key), _LEASE + reservation.id.encode()
         self._or_open(
@@ -409,6 +418,23 @@ class MailRateLimiter:
         )
 
     # --- failing open ----------------------------------------------------------------------------------------------
+
+    def _count_late(self) -> None:
+        """Count what went out while Redis could not be asked; gone again, it is asked the next time."""
+        while self._uncounted:
+            try:
+                reservation_id, late = self._uncounted.popitem()
+            except KeyError:  # another thread took the last one
+                return
+            try:
+                key, recipients = _state_key(late.mailbox_key), b"%d" % late.recipient_count
+                self._run(scripts.COUNT_LATE, key, _LEASE + reservation_id.encode(), recipients, *self._now())
+            except (ConnectionError, TimeoutError) as error:
+                self._uncounted[reservation_id] = late
+                self._warn(late.mailbox_key, error)
+                return
+            except RedisError:
+                continue  # it answers, and refuses to count this one: asking again would not help
 
     def _or_open(self, call: Callable[[], T], otherwise: T, mailbox_key: str, op: str | None = None) -> T:
         """Answer the call, or ``otherwise`` after one warning when Redis fails; a server that is down is not asked."""

@@ -9,9 +9,13 @@ from rqmail.models.base import borrowed, db, to_column
 
 
 def sends_since(mailbox_key: str, since: datetime) -> list[tuple[int, int]]:
-    """List every send through the mailbox that used budget since then: (milliseconds since 1970, recipients)."""
+    """List every send through the mailbox that used budget since then: (milliseconds since 1970, recipients).
+
+    Each at the latest moment the provider may have taken it: what is being sent, at the end of its lease.
+    """
     sql = (
-        "SELECT attempted_on, recipient_count FROM message"  # noqa: S608 - only placeholders are put in
+        "SELECT CASE status WHEN 'SENT' THEN COALESCE(sent_on, attempted_on)"  # noqa: S608 - only placeholders are put in
+        " WHEN 'SENDING' THEN COALESCE(lease_until, attempted_on) ELSE attempted_on END, recipient_count FROM message"
         " WHERE status IN ('SENDING', 'SENT', 'UNKNOWN')"
         f" AND mailbox_key = {db.param} AND attempted_on > {db.param} ORDER BY attempted_on"
     )

@@ -36,6 +36,7 @@ def run(quick: bool) -> list[Row]:
         parts.process("-m", "rqmail.cli", "scheduler", RQMAIL_SEND_LANES=str(LANES))
         seen = _watch(parts, seconds)
         memory = _memory()
+        open_calls = parts.logged("mail.rateLimit.redisError")
     budget = mailboxes * PER_MINUTE * minutes
     used = f"{mailboxes} mailboxes × {PER_MINUTE}/min for {seconds} s, {workers} workers × {LANES} lanes"
     return [
@@ -48,6 +49,7 @@ def run(quick: bool) -> list[Row]:
             at_most=PER_MINUTE,
         ),
         Row.judged(NAME, "most calls of one mailbox at once", seen["mostInFlight"], "calls", at_most=3),
+        Row.judged(NAME, "times the limiter could not ask Redis and let pass", open_calls, "times"),
         Row.judged(
             NAME, "memory of all our processes", sum(map(sum, memory.values())), "MB",
             note="; ".join(f"{name} {', '.join(f'{size:.0f}' for size in sizes)}" for name, sizes in memory.items()),

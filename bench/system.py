@@ -119,6 +119,10 @@ class System:
         log = self.folder / "processes.log"
         return "their log ends with:\n" + (log.read_text(errors="replace")[-2_000:] if log.exists() else "nothing")
 
+    def logged(self, event: str) -> int:
+        """Count the log lines of this event."""
+        return (self.folder / "processes.log").read_text(errors="replace").count(event)
+
     def process(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start one Python process; it is ended with the system."""
         log = (self.folder / "processes.log").open("ab")

@@ -58,8 +58,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Te veel mislukte pogingen vanaf hier. Probeer het over tien minuten opnieuw.",
     ),
     "login.where": (
-        "The admin token is RQMAIL_ADMIN_TOKEN in the settings; without one, a temporary token is printed at the start.",
-        "Het beheertoken is RQMAIL_ADMIN_TOKEN in de instellingen; zonder dat wordt bij het starten een tijdelijk token getoond.",
+        "The admin token is RQMAIL_ADMIN_TOKEN; without one, a temporary token is printed at the start.",
+        "Het beheertoken is RQMAIL_ADMIN_TOKEN; zonder dat wordt bij het starten een tijdelijk token getoond.",
     ),
     "error.400": ("This cannot be read", "Dit is niet te lezen"),
     "error.401": ("Sign in first", "Meld u eerst aan"),
@@ -143,7 +143,6 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "source.override.long": ("Set for this mailbox", "Ingesteld voor deze postbus"),
     "budget.title": ("Budget", "Budget"),
     "budget.bar": ("{name}: {used} of {limit} used", "{name}: {used} van {limit} gebruikt"),
-    "budget.unknown": ("? / {limit}", "? / {limit}"),
     "budget.detail": (
         "{remaining} left; {bucket} in the calendar window, {rolling} in the rolling one",
         "nog {remaining}; {bucket} in het kalendervenster, {rolling} in het voortschrijdende",
@@ -176,12 +175,12 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "why.stopped": ("{waiting}: {because}", "{waiting}: {because}"),
     "why.day": (
-        "{waiting}: the day's budget is used up ({used} of {limit} recipients); the next place comes free {next_on}.{done}",
-        "{waiting}: het dagbudget is op ({used} van {limit} ontvangers); de volgende plaats komt vrij: {next_on}.{done}",
+        "{waiting}: the day's budget is used up ({used} of {limit} recipients); next free place: {next_on}.{done}",
+        "{waiting}: het dagbudget is op ({used} van {limit} ontvangers); volgende vrije plaats: {next_on}.{done}",
     ),
     "why.minute": (
-        "{waiting}: the minute's budget is used up ({used} of {limit} calls); the next place comes free {next_on}.{done}",
-        "{waiting}: het minuutbudget is op ({used} van {limit} berichten); de volgende plaats komt vrij: {next_on}.{done}",
+        "{waiting}: the minute's budget is used up ({used} of {limit} calls); next free place: {next_on}.{done}",
+        "{waiting}: het minuutbudget is op ({used} van {limit} berichten); volgende vrije plaats: {next_on}.{done}",
     ),
     "why.put-off": (
         "{waiting}: put off ({reasons}); the next try is {next_on}.",
@@ -209,11 +208,16 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "{name} is paused {until} ({reason}); {waiting}.",
         "{name} is gepauzeerd {until} ({reason}); {waiting}.",
     ),
-    "why.undecided": (
+    "why.undecided.one": (
+        "1 message may or may not have been sent and needs a decision.",
+        "Van 1 bericht is onzeker of het verzonden is; het vraagt een besluit.",
+    ),
+    "why.undecided.many": (
         "{number} messages may or may not have been sent and need a decision.",
         "Van {number} berichten is onzeker of ze verzonden zijn; ze vragen een besluit.",
     ),
-    "why.failed": ("{number} messages could not be sent.", "{number} berichten konden niet verzonden worden."),
+    "why.failed.one": ("1 message could not be sent.", "1 bericht kon niet verzonden worden."),
+    "why.failed.many": ("{number} messages could not be sent.", "{number} berichten konden niet verzonden worden."),
     "duration.seconds": ("{number} s", "{number} s"),
     "duration.minutes": ("{number} min", "{number} min"),
     "duration.hours": ("{number} hours", "{number} uur"),
@@ -243,7 +247,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "mailbox.later": ("Scheduled for later", "Gepland voor later"),
     "limits.of": ("{name} limit of {key}", "Grens per {name} van {key}"),
     "limits.empty": ("Empty means the default: {default}", "Leeg betekent de standaard: {default}"),
-    "switches.title": ("Switches", "Schakelaars"),
+    "switches.title": ("Pause and settings", "Pauze en instellingen"),
     "pause": ("Pause", "Pauzeren"),
     "pause.anew": ("Pause anew", "Opnieuw pauzeren"),
     "pause.title": ("Pause {key}", "{key} pauzeren"),
@@ -410,8 +414,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "act.discard.text": ("It is not sent again.", "Het wordt niet opnieuw verzonden."),
     # --- needs a decision --------------------------------------------------------------------------------------------
     "decisions.text": (
-        "The provider may have accepted these, or not: the connection ended before its answer came. Look in Sent Items, then decide.",
-        "De provider heeft deze misschien aangenomen, misschien niet: de verbinding brak af voor het antwoord kwam. Kijk in Verzonden items en besluit dan.",
+        "The provider may have accepted these: its answer was never seen. Look in Sent Items, then decide.",
+        "De provider heeft deze misschien aangenomen: het antwoord is nooit gezien. Kijk eerst in Verzonden items.",
     ),
     "decisions.none": ("Nothing needs a decision.", "Niets vraagt een besluit."),
     "decisions.no-evidence": ("There is no record of the attempt.", "Van de poging is niets opgeschreven."),
@@ -442,8 +446,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "secret.clear": ("Forget the stored one", "Vergeet het opgeslagen geheim"),
     # --- tokens ------------------------------------------------------------------------------------------------------
     "tokens.text": (
-        "A token lets a program or a person in, with just the scopes it needs. It is stored as a digest and cannot be shown again.",
-        "Een token laat een programma of persoon binnen, met alleen de rechten die nodig zijn. Het wordt als afdruk bewaard en is niet opnieuw te tonen.",
+        "A token lets a program or a person in, with just the scopes it needs; it is shown once.",
+        "Een token laat een programma of persoon binnen, met alleen de rechten die nodig zijn; het is eenmaal te zien.",
     ),
     "tokens.add": ("Make a token", "Token maken"),
     "tokens.none": ("No named tokens yet.", "Nog geen tokens met een naam."),
@@ -475,7 +479,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "audit.at": ("When", "Wanneer"),
     "audit.who": ("Who", "Wie"),
     "audit.action": ("What", "Wat"),
-    "audit.subject": ("On", "Waarop"),
+    "audit.subject": ("Subject", "Onderdeel"),
     "audit.difference": ("Before → after", "Voor → na"),
     "audit.none": ("No change matches.", "Geen wijziging voldoet."),
     "changes.title": ("Changes", "Wijzigingen"),
@@ -521,7 +525,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "wrong.taken": ("This one exists already.", "Deze bestaat al."),
     "wrong.key": (
         "1 to 64 letters, digits, dots, hyphens and underscores, beginning and ending with a letter or digit.",
-        "1 tot 64 letters, cijfers, punten, streepjes en liggende streepjes, met een letter of cijfer aan begin en eind.",
+        "1 tot 64 letters, cijfers, punten en streepjes (- of _), met een letter of cijfer aan begin en eind.",
     ),
     "wrong.name": (
         "1 to 64 letters, digits, dots, hyphens and underscores; not admin.",

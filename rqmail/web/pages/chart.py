@@ -66,10 +66,10 @@ def draw(hour: Sequence[Minute]) -> Chart:
 
 
 def round_up(number: int) -> int:
-    """Answer the next of 1, 2, 5, 10, 20, 50 … that is not smaller; 10 at least."""
-    size = 10
+    """Answer the smallest round number (two equal steps of whole numbers) that is not smaller; 10 at least."""
+    size = 1
     while True:
-        for step in (1, 2, 5):
+        for step in (10, 20, 30, 40, 60, 80):
             if step * size >= number:
                 return step * size
         size *= 10

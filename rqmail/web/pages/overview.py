@@ -33,7 +33,10 @@ def overview() -> str:
         deferred=sum(sender.deferred for sender in senders),
         waiting=sum(sender.waiting for sender in senders),
         later=sum(sender.scheduled_later for sender in senders),
-        workers=[worker for worker in status.workers if {MAIL, MAIL_HIGH} & set(worker.queues)],
+        workers=sorted(
+            (worker for worker in status.workers if {MAIL, MAIL_HIGH} & set(worker.queues)),
+            key=lambda worker: worker.name,
+        ),
         scheduler_alive=status.last_tick_on is not None and status.now - status.last_tick_on <= late,
         busiest=sorted(
             (s for s in status.mailboxes.values() if s.waiting or s.state != "ok"),

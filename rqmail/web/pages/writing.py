@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,6 +22,9 @@ _UNITS = ((86_400, "days"), (3600, "hours"), (60, "minutes"))
 #: Which sentences of the overview begin with how many messages wait.
 _COUNTED = frozenset({"redis", "paused", "stopped", "day", "minute", "put-off", "going"})
 
+#: How a moment looks where values are kept as JSON.
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
 #: A pause that ends no sooner was made to last until somebody ends it.
 _ENDLESS = timedelta(days=182)
 
@@ -36,6 +40,7 @@ def install(pages: Blueprint) -> None:
         ("wait", write_wait),
         ("status", write_status),
         ("outcome", write_outcome),
+        ("told", write_told),
         ("level", level),
         ("percent", percent),
     ):
@@ -91,6 +96,11 @@ def write_outcome(outcome: str) -> str:
     return say(key) if key in TEXTS else outcome
 
 
+def write_told(value: str) -> str | Markup:
+    """Write a value of a change: a moment as moments are written, anything else as it is."""
+    return write_moment(value) if _MOMENT.fullmatch(value) else value
+
+
 def is_endless(paused_until: datetime) -> bool:
     """Say whether a pause lasts until somebody ends it."""
     return paused_until - application().clock() > _ENDLESS
@@ -104,6 +114,8 @@ def write_sentence(sentence: Sentence) -> Markup:
         until = values.pop("until")
         values["until"] = say("why.until-resumed") if until is None else say("why.until", moment=write_moment(until))
         values["reason"] = values["reason"] or say("why.no-reason")
+    if sentence.code in {"undecided", "failed"}:
+        return say_count(key, values["number"])
     filled = {name: _filled(name, value) for name, value in values.items()}
     if "done_on" in filled:
         filled["done"] = say("why.done", moment=filled["done_on"]) if values["done_on"] is not None else ""

@@ -2,7 +2,11 @@
 // What the pages do better with a script: times in the viewer's zone, numbers that stay fresh, choosing many at once.
 // Everything works without it.
 
-const language = document.documentElement.lang;
+document.documentElement.classList.add("scripted");
+
+// The page's language, written as it is where the viewer lives if that is known: 24 Nov rather than Nov 24.
+const language = navigator.languages.find((one) => one.startsWith(document.documentElement.lang))
+  ?? { en: "en-GB", nl: "nl-NL" }[document.documentElement.lang];
 const clockTime = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const dayAndTime = new Intl.DateTimeFormat(language, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hour12: false });
 const withYear = new Intl.DateTimeFormat(language, { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });

@@ -9,9 +9,11 @@ from typing import Any
 from uuid import uuid4
 
 from redis import Redis
+from redis.exceptions import ResponseError
 from rq import Queue, Worker
 from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
+from rq.utils import str_to_date
 
 from rqmail.clock import Clock
 
@@ -109,14 +111,17 @@ class MailQueues:
         wanted = list(dict.fromkeys(job_ids))
         if not wanted:
             return set()
-        jobs = MailJob.fetch_many(wanted, connection=self._redis)
-        waiting = {job_id for queue in self._queues.values() for job_id in queue.get_job_ids()}
-        return {job.id for job in jobs if job is not None and (job.id in waiting or self._is_young(job))}
+        waiting = {job_id for queue in self._queues.values() for job_id in self._redis.lrange(queue.key, 0, -1)}
+        return {job_id for job_id in wanted if job_id.encode() in waiting or self._is_young(job_id)}
 
-    def _is_young(self, job: Job) -> bool:
-        if job.get_status(refresh=False) != JobStatus.STARTED or job.started_at is None:
+    def _is_young(self, job_id: str) -> bool:
+        try:
+            status, started = self._redis.hmget(MailJob.key_for(job_id), ["status", "started_at"])
+            if status != JobStatus.STARTED.value.encode() or not started:
+                return False
+            return self._clock() - str_to_date(started).replace(tzinfo=UTC) < _BEGINS_WITHIN
+        except (ResponseError, ValueError):  # not a job, whatever was written there
             return False
-        return self._clock() - job.started_at.replace(tzinfo=UTC) < _BEGINS_WITHIN
 
     def begin_dispatch(self, seconds: int) -> str | None:
         """Become the only dispatcher for at most ``seconds``; ``None`` when another one is at it."""

@@ -13,7 +13,7 @@ import structlog
 from rqmail.clock import Clock, monotonic
 from rqmail.errors import MailboxNotReadableError, MailError, NotFoundError
 from rqmail.models.backlog import overdue
-from rqmail.models.base import borrowed
+from rqmail.models.base import AWAY_ERRORS, borrowed
 from rqmail.models.message import Message, MessageStatus
 from rqmail.queues import MailQueues
 from rqmail.senders import Senders
@@ -142,6 +142,11 @@ class Recovery:
                 # Whatever keeps us from looking (a throttle, no token) says nothing about the message.
                 log.info("mail.recovery.cannotLook", messageUuid=message.id, err=type(problem).__name__)
                 looks.away.add(message.sender)
+                self._look_later(message, now + _CANNOT_LOOK_NOW, looks)
+            except AWAY_ERRORS:
+                raise
+            except Exception:
+                log.exception("mail.recovery.failed", messageUuid=message.id)
                 self._look_later(message, now + _CANNOT_LOOK_NOW, looks)
         return looks
 

@@ -83,12 +83,14 @@ def queued(ids: Sequence[str]) -> list[Message]:
 
 
 def overdue(status: MessageStatus, now: datetime, *, limit: int) -> list[Message]:
-    """Answer messages held in ``status`` (QUEUED, SENDING or UNKNOWN) whose lease is over, longest first."""
+    """Answer messages held in ``status`` (QUEUED, SENDING or UNKNOWN) whose lease is over, or that lost it by hand."""
     held = "status IN ('QUEUED', 'SENDING', 'UNKNOWN')"  # as the partial index says it
     with borrowed():
         return list(
             Message.select()
-            .where(peewee.SQL(held), Message.now_in(status), Message.lease_until <= now)
-            .order_by(Message.lease_until)
+            .where(
+                peewee.SQL(held), Message.now_in(status), Message.lease_until.is_null() | (Message.lease_until <= now)
+            )
+            .order_by(Message.lease_until.asc(nulls="first"))
             .limit(limit)
         )

@@ -146,10 +146,15 @@ class _UtcDateTimeField(peewee.Field):
         return None if value is None else to_column(value)
 
     def python_value(self, value: datetime | str | None) -> datetime | None:
-        """Answer an aware UTC datetime, whatever the driver handed over."""
-        if value is None:
+        """Answer an aware UTC datetime, whatever the driver handed over.
+
+        Text that is no moment reads as none: a row edited by hand must not stop those read with it.
+        """
+        try:
+            moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        except ValueError:
             return None
-        return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+        return None if moment is None else moment.astimezone(UTC)
 
 
 if TYPE_CHECKING:

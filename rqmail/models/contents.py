@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from rqmail.models.base import borrowed, db
 from rqmail.models.message import NewRecipient, RecipientKind
 
+_KINDS = {kind.value: kind for kind in RecipientKind}
+
 
 @dataclass(slots=True)
 class Contents:
@@ -19,7 +21,10 @@ class Contents:
 
 
 def load_contents(ids: Sequence[str]) -> dict[str, Contents]:
-    """Fetch bodies and recipients of these messages in two statements; an unknown id is left out."""
+    """Fetch bodies and recipients of these messages in two statements.
+
+    Left out is an unknown id, and a message whose rows were edited into something that cannot be read.
+    """
     found: dict[str, Contents] = {}
     if not ids:
         return found
@@ -33,5 +38,8 @@ def load_contents(ids: Sequence[str]) -> dict[str, Contents]:
             ids,
         )
         for message_id, kind, address, name in recipients.fetchall():
-            found[message_id].recipients.append(NewRecipient(RecipientKind(kind), address, name))
+            if kind not in _KINDS:
+                found.pop(message_id, None)
+            elif message_id in found:
+                found[message_id].recipients.append(NewRecipient(_KINDS[kind], address, name))
     return found

@@ -12,6 +12,7 @@ import structlog
 
 from rqmail.clock import Clock, monotonic
 from rqmail.errors import (
+    InvalidInputError,
     MailAuthError,
     MailboxBusyError,
     MailboxPausedError,
@@ -24,7 +25,7 @@ from rqmail.errors import (
     MailTransientError,
     NotFoundError,
 )
-from rqmail.mailers.base import Address, Mail, Receipt
+from rqmail.mailers.base import Address, Mail, Mailer, Receipt
 from rqmail.models.base import patiently
 from rqmail.models.contents import Contents, load_contents
 from rqmail.models.message import Attempt, Message, RecipientKind
@@ -125,7 +126,7 @@ class MailProviderService:
         except _Unreadable as unreadable:
             return self._written(message.mark_error, str(unreadable))
         try:
-            receipt = self._senders.mailer(sender).send(mail)
+            receipt = self._mailer(sender).send(mail)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the message needs an outcome
             return self._ended_badly(_Call(message, sender, at, monotonic() - began), problem)
         return self._accepted(_Call(message, sender, at, monotonic() - began), receipt)
@@ -248,6 +249,13 @@ class MailProviderService:
         )
 
     # --- what they share -----------------------------------------------------------------------------------------
+
+    def _mailer(self, sender: Sender) -> Mailer:
+        """Answer the sender's mailer; a sender nobody can make one for is not let in, and nothing has been sent."""
+        try:
+            return self._senders.mailer(sender)
+        except InvalidInputError as misconfigured:
+            raise MailAuthError(str(misconfigured)) from misconfigured
 
     def _deferred(
         self, call: _Call, wait_ms: int, *, waiting_for: str, rests: bool, error: MailError | None = None

@@ -137,6 +137,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "day.unit": ("recipients", "ontvangers"),
     "waiting": ("Waiting", "Wacht"),
     "done-about": ("Done about", "Klaar rond"),
+    "done-about.moment": ("done about {moment}", "klaar rond {moment}"),
     "source.default": ("default", "standaard"),
     "source.default.long": ("The default for every mailbox", "De standaard voor elke postbus"),
     "source.override": ("own limit", "eigen grens"),
@@ -234,6 +235,10 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "mailboxes.paused": ("{key} is paused.", "{key} is gepauzeerd."),
     "mailboxes.resumed": ("{key} sends again.", "{key} verzendt weer."),
     "mailboxes.was-reset": ("The windows of {key} begin empty.", "De vensters van {key} beginnen leeg."),
+    "mailboxes.not-reset": (
+        "{key} was not reset: Redis, where it is counted, cannot be reached.",
+        "{key} is niet hersteld: Redis, waar geteld wordt, is onbereikbaar.",
+    ),
     "mailboxes.deleted": ("{key} was deleted.", "{key} is verwijderd."),
     "mailboxes.not-deleted": (
         "{key} cannot be deleted: mail of it waits, is being sent or needs a decision.",
@@ -454,8 +459,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "tokens.made": ("The token {name} was made", "Het token {name} is gemaakt"),
     "tokens.once": ("Copy it now: it is not shown again.", "Kopieer het nu: het wordt niet opnieuw getoond."),
     "tokens.optional": (
-        "optional; the last day it is valid (UTC)",
-        "niet verplicht; de laatste dag dat het geldt (UTC)",
+        "The last day it is valid (UTC); empty for no end.",
+        "De laatste dag dat het geldt (UTC); leeg voor geen einde.",
     ),
     "tokens.valid": ("Valid", "Geldig"),
     "tokens.expired": ("Expired", "Verlopen"),

@@ -139,8 +139,12 @@ def resume(key: str) -> Response:
 @require(Scope.ADMIN)
 def reset(key: str) -> Response:
     """Forget what was counted against the budget."""
-    changes.reset_mailbox(key)
-    flash(say("mailboxes.was-reset", key=key))
+    try:
+        changes.reset_mailbox(key)
+    except ConflictError:
+        flash(say("mailboxes.not-reset", key=key), "error")
+    else:
+        flash(say("mailboxes.was-reset", key=key))
     return _back(key)
 
 

@@ -8,6 +8,7 @@ from string import Formatter
 
 import pytest
 
+import rqmail.overview
 import rqmail.web
 from rqmail.messages import Decision
 from rqmail.models.mailbox import Provider
@@ -69,6 +70,12 @@ def test_every_text_that_a_page_says_is_there():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_member_of_a_family_has_words(family):
     assert all(family + member in TEXTS for member in FAMILIES[family])
+
+
+def test_every_sentence_of_the_overview_has_words():
+    codes = re.findall(r'Sentence\(\s*"([a-z-]+)"', Path(rqmail.overview.__file__).read_text())
+    assert len(codes) > 10
+    assert not [code for code in codes if f"why.{code}" not in TEXTS and f"why.{code}.many" not in TEXTS]
 
 
 def test_what_is_said_of_one_is_said_of_many():

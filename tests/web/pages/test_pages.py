@@ -242,6 +242,12 @@ def test_a_reset_forgets_what_was_used(admin, application, news):
     assert application.audit.lines()[0].action == "mailbox.reset"
 
 
+def test_a_reset_that_redis_did_not_take_is_not_called_done(admin, application, news, monkeypatch):
+    monkeypatch.setattr(application.limiter, "reset", lambda key: False)
+    admin.send(f"/ui/mailboxes/{news}/reset", {})
+    assert "news was not reset" in admin.notice()
+
+
 def test_a_mailbox_is_not_deleted_while_mail_of_it_waits(admin, beheerder, application, news):
     with borrowed():
         [waiting] = submitted()

@@ -1,0 +1,104 @@
+"""Why nothing goes out: every obstacle has its sentence, in both languages."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from rqmail.models.base import borrowed
+from rqmail.models.message import Message
+from rqmail.ratelimit.limits import RateLimits
+from support.messages import new_message, submitted
+
+
+def said(person, path="/ui/mailboxes/news"):
+    """The sentence as it is read: without markup, its moments as HH:MM."""
+    [sentence] = re.findall(r'<p class="why lead"[^>]*><b>[^<]*</b>(.*?)</p>', person.look(path), re.S)
+    sentence = re.sub(r"<time[^>]*>\S+ (\S+) UTC</time>", r"\1", sentence)
+    return sentence.replace("&#39;", "'").strip()
+
+
+@pytest.fixture
+def beat(application, clock):
+    """Let the scheduler and a worker be alive."""
+
+    def beat():
+        now = clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        redis = application.redis
+        redis.set("rqmail:last-tick", clock().timestamp())
+        told = {"birth": now, "last_heartbeat": now, "queues": "ticks,mail-high,mail", "state": "busy"}
+        redis.hset("rq:worker:one", mapping=told)
+        redis.sadd("rq:workers", "rq:worker:one")
+
+    beat()
+    return beat
+
+
+def hand_in(number=1, **fields):
+    with borrowed():
+        return submitted(*(new_message(**fields) for _ in range(number)))
+
+
+def test_nothing_waits(admin, beheerder, news):
+    assert said(admin) == "Nothing is waiting."
+    assert said(beheerder) == "Er wacht niets."
+
+
+def test_it_is_for_later(admin, beheerder, news, clock):
+    hand_in(2, at=clock() + timedelta(hours=3))
+    assert said(admin) == "Nothing is due. The next of 2 goes out 12:30."
+    assert said(beheerder) == "Er is nu niets aan de beurt. Het volgende van 2 gaat uit op 12:30."
+
+
+def test_it_is_going(admin, beheerder, news, beat):
+    hand_in(30)
+    assert said(admin).startswith(
+        "30 messages wait: 0 are being sent now, 30 are next. All of it is through about 09:3"
+    )
+    assert said(beheerder).startswith(
+        "30 berichten wachten: 0 worden nu verzonden, 30 komen hierna. Alles is klaar rond"
+    )
+
+
+def test_it_was_put_off(admin, beheerder, news, beat, clock):
+    ids = hand_in(2)
+    with borrowed():
+        later = clock() + timedelta(minutes=2)
+        Message.update(scheduled_on=later, waiting_for="throttled").where(Message.id.in_(ids)).execute()
+    assert said(admin) == "2 messages wait: put off (2 provider asked to slow down); the next try is 09:32."
+    assert said(beheerder) == "2 berichten wachten: uitgesteld (2 provider vroeg om rust); de volgende poging is 09:32."
+
+
+def test_the_minute_is_used_up(admin, beheerder, news, application, beat):
+    hand_in()
+    for _ in range(25):
+        application.limiter.settle(application.limiter.check_and_reserve("news@x.nl", 1, RateLimits(25, 9000, 4)))
+    assert said(admin).startswith(
+        "1 message waits: the minute's budget is used up (25 of 25 calls); next free place: 09:31."
+    )
+    assert said(beheerder).startswith(
+        "1 bericht wacht: het minuutbudget is op (25 van 25 berichten); volgende vrije plaats:"
+    )
+
+
+def test_the_scheduler_or_the_worker_is_gone(admin, beheerder, news, clock, beat, application):
+    hand_in()
+    clock.advance(minutes=5)
+    assert said(admin) == "1 message waits: the last dispatch was 5 min ago; is rqmail scheduler running?"
+    assert said(beheerder) == "1 bericht wacht: de laatste ronde was 5 min geleden; draait rqmail scheduler?"
+    application.redis.flushall()
+    assert said(admin) == "1 message waits: no dispatch has run today; is rqmail scheduler running?"
+    beat()
+    application.redis.delete("rq:workers")
+    assert said(beheerder) == "1 bericht wacht: geen worker luistert naar post; start rqmail worker."
+
+
+def test_redis_is_away(admin, beheerder, news, application, monkeypatch):
+    hand_in()
+    away = type("Health", (), {"state": "unreachable", "text": "refused"})()
+    monkeypatch.setattr(application.limiter, "health", lambda: away)
+    assert said(admin) == "1 message waits: Redis is away, so nothing can be handed to the workers."
+    assert said(beheerder) == "1 bericht wacht: Redis is weg, dus er kan niets naar de workers."
+    assert "Redis is onbereikbaar: refused" in beheerder.look("/ui/")

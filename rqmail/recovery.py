@@ -184,14 +184,17 @@ class Recovery:
         note = None if said else f"{message.last_error or ''} {NOT_READABLE_NOTE}".strip()
         if now - (message.attempted_on or message.created_on) < self._grace:
             return self._look_later(message, now + _LOOK_AGAIN, looks, note)
-        match self._unknown_policy:
+        policy = self._unknown_policy
+        if policy == "resend" and message.attempts >= self._max_attempts:
+            policy = "hold"
+        match policy:
             case "hold":
                 return self._look_later(message, now + _NOT_READABLE, looks, note)
             case "resend":
                 return self._again(message, now, "Sent again by RQMAIL_UNKNOWN_POLICY=resend.", looks)
             case "assume-sent":
                 return self._found(message, now, "Taken for sent by RQMAIL_UNKNOWN_POLICY=assume-sent.", looks)
-        assert_never(self._unknown_policy)
+        assert_never(policy)
 
     @staticmethod
     def _found(message: Message, now: datetime, note: str, looks: _Looks) -> None:

@@ -41,6 +41,9 @@ THROTTLE_REST = (1_000, 3_600_000)
 UNAVAILABLE_REST = (300_000, 3_600_000)
 AUTH_REST = (30_000, 300_000)
 
+#: A place in flight comes free with the next answer; the moment the limiter names is when a lost lease would end.
+BUSY_REST_MS = 1_000
+
 #: How many messages refused in a row make a mailbox rest: Exchange throttles senders of many wrong ones (5.2.254).
 REJECTED_IN_A_ROW = 20
 
@@ -144,7 +147,8 @@ class MailProviderService:
             case MailboxPausedError():
                 return self._deferred(call, problem.retry_after_ms, waiting_for="paused", rests=True)
             case MailboxBusyError():
-                return self._deferred(call, problem.retry_after_ms, waiting_for="in-flight", rests=False)
+                wait_ms = min(problem.retry_after_ms, BUSY_REST_MS)
+                return self._deferred(call, wait_ms, waiting_for="in-flight", rests=False)
             case MailThrottledError():
                 return self._throttled(call, problem)
             case MailTransientError():

@@ -14,6 +14,8 @@ from bench.progress import tell
 from bench.row import Row
 from bench.system import System, add_mailboxes, count, submit, system
 from rqmail.intake import Draft
+from rqmail.models.base import borrowed
+from rqmail.models.message import Message, Priority
 
 NAME = "priority"
 LATENCY = 0.3
@@ -70,5 +72,12 @@ def _measure(parts: System, campaign: int, urgent: int) -> tuple[list[float], in
         if len(arrived) == urgent:
             return [arrived[subject] + LATENCY - submitted[subject] for subject in submitted], least_waiting
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{len(arrived)} of {urgent} urgent mails arrived; {parts.last_words()}")
+            raise RuntimeError(f"{len(arrived)} of {urgent} urgent mails arrived; the others: {_others(arrived)}")
         time.sleep(0.5)
+
+
+def _others(arrived: dict[str, float]) -> list[tuple[object, ...]]:
+    """Tell what became of the urgent mails that did not arrive."""
+    with borrowed():
+        urgent = Message.select().where(Message.priority == Priority.HIGH, Message.subject.not_in(list(arrived)))
+        return [(m.subject, m.status, m.waiting_for, m.deferrals, m.scheduled_on, m.last_error) for m in urgent]

@@ -94,13 +94,13 @@ def _filled(parts: System, size: int, clock: Clock) -> str:
         if is_postgresql()
         else f"(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {size}) SELECT i FROM n)"
     )
-    moment = f"CASE WHEN i % 10 = 0 THEN {db.param} ELSE {db.param} END"
+    moment = f"CASE WHEN i / 10 * 10 = i THEN {db.param} ELSE {db.param} END"
     if is_postgresql():
         moment = f"({moment})::timestamptz"
     statement = (
         "INSERT INTO message (id, sender, status, priority, subject, recipient_count, created_on, requested_on,"
         " scheduled_on, attempts, deferrals, attempt_log)"
-        f" SELECT 'id-' || i, 'mailbox:m' || ((i / 10) % {SENDERS}), 'SCHEDULED', 1, 'Uitnodiging', 1,"
+        f" SELECT 'id-' || i, 'mailbox:m' || (i / 10 - i / {10 * SENDERS} * {SENDERS}), 'SCHEDULED', 1, 'Nieuws', 1,"
         f" {db.param}, {db.param}, {moment}, 0, 0, '' FROM {numbers}"
     )
     with borrowed():

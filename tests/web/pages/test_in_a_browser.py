@@ -289,6 +289,19 @@ def test_numbers_stay_fresh_while_one_looks_and_rest_while_one_does_not(
     expect(queued).to_have_text("2")
 
 
+def test_fresh_numbers_do_not_take_away_where_the_keyboard_is(page: Page, application: Application) -> None:
+    application.administration.add_mailbox("news", "news@x.nl")
+    page.clock.install()
+    page.goto("/ui/")
+    tile = page.locator(".tile").first
+    tile.focus()
+    with borrowed():
+        submitted()
+    page.clock.run_for(5_500)
+    expect(page.locator("#busiest")).to_contain_text("1 bericht wacht")
+    expect(tile).to_be_focused()
+
+
 def test_what_is_being_typed_is_not_taken_away_by_fresh_numbers(page: Page, application: Application) -> None:
     application.administration.add_mailbox("nieuws", "nieuws@x.nl")
     page.clock.install()

@@ -186,7 +186,7 @@ class Dispatcher:
 
     def _claim_one(self, one: Due, key: str, room: _Room, now: datetime, left: int, job_id: str) -> list[Claim]:
         calls = min(room.calls if one.priority == Priority.HIGH else room.calls_not_high, left)
-        if calls <= 0:
+        if calls <= 0 or room.recipients == 0:
             return []
         with borrowed():
             claims = Message.claim_due(

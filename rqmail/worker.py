@@ -38,6 +38,12 @@ class MailWorker(SimpleWorker):
             self.register_birth()  # type: ignore[no-untyped-call]
         super().heartbeat(timeout, pipeline)
 
+    def _install_signal_handlers(self) -> None:
+        """Listen to signals, and to one that came while this worker was being started."""
+        super()._install_signal_handlers()  # type: ignore[no-untyped-call]
+        if self.application.lanes.stopping.is_set():
+            self._stop_requested = True
+
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         """Begin nothing new; RQ then ends after the present job."""
         self.application.lanes.stop()

@@ -140,7 +140,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "done-about.moment": ("done about {moment}", "klaar rond {moment}"),
     "source.default": ("default", "standaard"),
     "source.default.long": ("The default for every mailbox", "De standaard voor elke postbus"),
-    "source.override": ("own limit", "eigen grens"),
+    "source.override": ("own limit", "eigen"),
     "source.override.long": ("Set for this mailbox", "Ingesteld voor deze postbus"),
     "budget.title": ("Budget", "Budget"),
     "budget.bar": ("{name}: {used} of {limit} used", "{name}: {used} van {limit} gebruikt"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, get_args
@@ -16,7 +17,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from rqmail import messages
 from rqmail.access import Scope
 from rqmail.jsonable import as_json
-from rqmail.messages import Filter
+from rqmail.messages import Filter, MessageLine
 from rqmail.models.message import MessageStatus, Priority
 from rqmail.web import changes
 from rqmail.web.auth import require
@@ -33,6 +34,13 @@ _SAMPLE = 8
 
 CRITERIA = ("status", "sender", "recipient", "subject", "priority", "from", "to")
 ACTIONS: tuple[BulkActionName, ...] = get_args(BulkActionName)
+
+#: Which messages an action is for, where that is not those of which nobody knows whether they were sent.
+_MOVES: dict[BulkActionName, tuple[MessageStatus, ...]] = {
+    "cancel": (MessageStatus.SCHEDULED, MessageStatus.QUEUED),
+    "requeue": (MessageStatus.ERROR, MessageStatus.CANCELLED, MessageStatus.EXPIRED),
+    "send-now": (MessageStatus.SCHEDULED,),
+}
 
 #: A cell that begins with one of these is taken for a formula by spreadsheets.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -115,12 +123,21 @@ def bulk() -> str | tuple[str, int] | AnyResponse:
         action=action,
         affected=changes.count_bulk(action, wanted),
         matched=messages.count(wanted),
-        sample=messages.find(wanted, limit=_SAMPLE),
+        sample=_sample(action, wanted),
         asked=asked,
         ids=() if everything else ids,
         everything=everything,
         here=here,
     )
+
+
+def _sample(action: BulkActionName, wanted: Filter) -> list[MessageLine]:
+    """Answer a few of the messages that the action is for."""
+    found: list[MessageLine] = []
+    for status in _MOVES.get(action, (MessageStatus.UNKNOWN,)):
+        if wanted.status in {None, status}:
+            found += messages.find(replace(wanted, status=status), limit=_SAMPLE)
+    return found[:_SAMPLE]
 
 
 @blueprint.app_context_processor

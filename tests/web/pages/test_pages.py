@@ -329,6 +329,7 @@ def test_what_is_done_to_many_is_asked_with_their_number_first(admin, applicatio
     page = admin.send("/ui/messages/bulk", asked).text
     assert re.search(r"<h1>[^<]*\b2\b[^<]*</h1>", page)
     assert "3 messages were chosen; 2 of them" in page
+    assert page.count('<li><span class="badge') == 2
     assert [state_of(one) for one in ids] == [state, state]
     assert admin.send("/ui/messages/bulk", {**asked, "sure": "yes"}).status_code == 303
     assert "2 messages" in admin.notice()

@@ -129,6 +129,17 @@ def test_asked_to_end_it_begins_nothing_new_and_a_second_signal_kills_nothing(ma
     mail_worker.request_force_stop(signal.SIGTERM, None)
 
 
+def test_asked_to_end_while_it_starts_it_ends_without_waiting_for_work(app, monkeypatch):
+    register = MailWorker.register_birth
+
+    def asked_meanwhile(self) -> None:
+        register(self)
+        app.lanes.stop()  # what the handler does that is in force until RQ's own is
+
+    monkeypatch.setattr(MailWorker, "register_birth", asked_meanwhile)
+    assert worker.run(app) == 0
+
+
 def test_a_worker_told_to_end_while_redis_is_away_ends(app, monkeypatch):
     app.settings.redis_url = "redis://127.0.0.1:1/0"
     monkeypatch.setattr(app.lanes.stopping, "wait", lambda seconds: app.lanes.stop())

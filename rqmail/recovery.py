@@ -168,7 +168,7 @@ class Recovery:
             return self._by_policy(message, now, looks)
         if sighting is not None:
             return self._found(message, now, f"Found in {sighting.folder}.", looks)
-        if now - (message.attempted_on or message.created_on) < self._grace:
+        if now - message.unclear_since < self._grace:
             return self._look_later(message, now + _LOOK_AGAIN, looks)
         absent = "Not in Sent Items, Drafts or Outbox after the grace period."
         if message.attempts >= self._max_attempts:
@@ -182,7 +182,7 @@ class Recovery:
             log.warning("mail.recovery.notReadable", mailboxKey=message.mailbox_key, policy=self._unknown_policy)
         looks.unreadable.add(message.sender)
         note = None if said else f"{message.last_error or ''} {NOT_READABLE_NOTE}".strip()
-        if now - (message.attempted_on or message.created_on) < self._grace:
+        if now - message.unclear_since < self._grace:
             return self._look_later(message, now + _LOOK_AGAIN, looks, note)
         policy = self._unknown_policy
         if policy == "resend" and message.attempts >= self._max_attempts:

@@ -327,10 +327,11 @@ class Message(BaseModel):
 
     def lose_lease(self, now: datetime, *, look_at: datetime) -> bool:
         """Move a SENDING message whose worker is gone to UNKNOWN: the request may have left the machine."""
+        began = self.attempted_on or now
         attempt = Attempt(
-            at=_iso(self.attempted_on or now),
+            at=_iso(began),
             outcome="worker-lost",
-            duration_ms=0,
+            duration_ms=max(0, (now - began) // timedelta(milliseconds=1)),
             detail="The worker stopped while the message was being sent.",
         )
         return bool(
@@ -503,6 +504,20 @@ class Message(BaseModel):
         A planner short of statistics would rather walk every SCHEDULED row than look up ten ids.
         """
         return cls.status.concat("").in_(_names(states))
+
+    @property
+    def unclear_since(self) -> datetime:
+        """When the last unclear attempt had ended, or its worker was found missing.
+
+        Not when it began: a machine that slept in the middle of a send goes on with it as soon as it wakes.
+        """
+        began = self.attempted_on or self.created_on
+        for entry in reversed(self.history):
+            try:
+                return max(began, datetime.fromisoformat(entry["at"]) + timedelta(milliseconds=entry["duration_ms"]))
+            except (KeyError, TypeError, ValueError):
+                break
+        return began
 
     @property
     def history(self) -> list[dict[str, Any]]:

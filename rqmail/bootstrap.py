@@ -16,6 +16,7 @@ from rqmail import logs
 from rqmail.access import Access
 from rqmail.administration import Administration
 from rqmail.audit import Audit
+from rqmail.changes import Changes
 from rqmail.clock import Clock, from_epoch_ms, utc_now
 from rqmail.dispatch import Dispatcher
 from rqmail.intake import Intake
@@ -69,6 +70,7 @@ class Application:
     intake: Intake
     submission: Submission
     administration: Administration
+    changes: Changes
     overview: Overview
     readiness: Readiness
     access: Access
@@ -115,6 +117,10 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
     senders = Senders(factory, box, defaults)
     service = MailProviderService(senders, limiter, clock, metrics, max_attempts=settings.max_attempts)
     intake = Intake(clock, queues.nudge)
+    administration = Administration(clock, box, limiter)
+    overview = Overview(limiter, queues, clock, defaults)
+    access = Access(clock, settings.admin_token.get_secret_value() if settings.admin_token else None)
+    audit = Audit(clock)
     return Application(
         settings=settings,
         clock=clock,
@@ -153,11 +159,12 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
         metrics=metrics,
         intake=intake,
         submission=Submission(clock, intake),
-        administration=Administration(clock, box, limiter),
-        overview=Overview(limiter, queues, clock, defaults),
+        administration=administration,
+        changes=Changes(administration, access, audit, overview, senders, clock),
+        overview=overview,
         readiness=Readiness(limiter, queues, clock, poll_seconds=settings.poll_seconds),
-        access=Access(clock, settings.admin_token.get_secret_value() if settings.admin_token else None),
-        audit=Audit(clock),
+        access=access,
+        audit=audit,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from rqmail.bootstrap import application
+from rqmail.changes import COMMAND_LINE, Changes
 from rqmail.cli.parameters import Duration, Limit
 from rqmail.cli.printing import json_option, print_json
 from rqmail.terminal import console, moment, plain, table
@@ -50,8 +51,10 @@ def list_(*, json_: bool) -> None:
 @json_option
 def add(key: str, address: str, per_minute: int | str, recipients_per_day: int | str, *, json_: bool) -> None:
     """Add a mailbox named KEY."""
-    view = application().administration.add_mailbox(
-        key, address, **_limits(per_minute=per_minute, recipients_per_day=recipients_per_day)
+    view = (
+        application()
+        .changes.by(COMMAND_LINE)
+        .add_mailbox(key, address, **_limits(per_minute=per_minute, recipients_per_day=recipients_per_day))
     )
     _done(view, f"Mailbox {key} was added.", json_=json_)
 
@@ -71,7 +74,7 @@ def set_(
         changes["address"] = address
     if not changes:
         raise click.UsageError("Nothing to change: give --address, --per-minute or --recipients-per-day.")
-    _done(application().administration.set_mailbox(key, **changes), f"Mailbox {key} was changed.", json_=json_)
+    _done(_changes().set_mailbox(key, **changes), f"Mailbox {key} was changed.", json_=json_)
 
 
 @mailbox.command(epilog='Example: rqmail mailbox pause news --reason "wrong list" --duration 2h')
@@ -81,7 +84,7 @@ def set_(
 @json_option
 def pause(key: str, reason: str, duration: timedelta | None, *, json_: bool) -> None:
     """Send nothing from a mailbox for a while; its mail waits."""
-    view = application().administration.pause_mailbox(key, reason=reason, duration=duration)
+    view = _changes().pause_mailbox(key, reason, duration)
     _done(
         view, f"Mailbox {key} is paused {'for ' + str(duration) if duration else 'until it is resumed'}.", json_=json_
     )
@@ -92,7 +95,7 @@ def pause(key: str, reason: str, duration: timedelta | None, *, json_: bool) -> 
 @json_option
 def resume(key: str, *, json_: bool) -> None:
     """End a pause, a person's or one after errors of the provider."""
-    _done(application().administration.resume_mailbox(key), f"Mailbox {key} sends again.", json_=json_)
+    _done(_changes().resume_mailbox(key), f"Mailbox {key} sends again.", json_=json_)
 
 
 @mailbox.command()
@@ -100,7 +103,11 @@ def resume(key: str, *, json_: bool) -> None:
 @json_option
 def reset(key: str, *, json_: bool) -> None:
     """Forget what was counted against a mailbox's budget. Exchange does not forget: use it for tests only."""
-    _done(application().administration.reset_mailbox(key), f"Mailbox {key} starts with its full budget.", json_=json_)
+    _done(
+        _changes().reset_mailbox(key),
+        f"Mailbox {key} starts with its full budget.",
+        json_=json_,
+    )
 
 
 @mailbox.command()
@@ -108,7 +115,7 @@ def reset(key: str, *, json_: bool) -> None:
 @json_option
 def delete(key: str, *, json_: bool) -> None:
     """Remove a mailbox; refused while mail of it waits."""
-    application().administration.delete_mailbox(key)
+    _changes().delete_mailbox(key)
     _done({"key": key}, f"Mailbox {key} was removed.", json_=json_)
 
 
@@ -131,6 +138,10 @@ def explain(key: str, *, json_: bool) -> None:
     out.print(f"  at once: {status.budget.in_flight} of {status.budget.in_flight_limit} in flight")
     if status.done_on is not None:
         out.print(f"     done: about {moment(status.done_on, app.clock())}")
+
+
+def _changes() -> Changes:
+    return application().changes.by(COMMAND_LINE)
 
 
 def _limits(**given: int | str | None) -> dict[str, Any]:

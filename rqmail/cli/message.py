@@ -10,6 +10,7 @@ import click
 
 from rqmail import messages
 from rqmail.bootstrap import application
+from rqmail.changes import COMMAND_LINE, BulkActionName, Changes
 from rqmail.cli.parameters import sender, sender_options
 from rqmail.cli.printing import json_option, print_json
 from rqmail.messages import Filter, MessageView
@@ -85,12 +86,11 @@ def list_(limit: int, after: str | None, *, json_: bool, **wanted: Any) -> None:
 @json_option
 def cancel(ids: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **wanted: Any) -> None:
     """Cancel messages that have not begun to be sent."""
-    application()
     _act(
         ids,
         "cancelled",
-        one=messages.cancel,
-        many=lambda found: messages.cancel_all(found, dry_run=dry_run),
+        "cancel",
+        one=Changes.cancel_message,
         wanted=wanted,
         all_=all_,
         dry_run=dry_run,
@@ -106,12 +106,11 @@ def cancel(ids: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **wa
 @json_option
 def requeue(ids: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **wanted: Any) -> None:
     """Send again, from the first attempt on, what ended in ERROR, CANCELLED or EXPIRED."""
-    now = application().clock()
     _act(
         ids,
         "scheduled again",
-        one=lambda message_id: messages.requeue(message_id, now),
-        many=lambda found: messages.requeue_all(found, now, dry_run=dry_run),
+        "requeue",
+        one=Changes.requeue_message,
         wanted=wanted,
         all_=all_,
         dry_run=dry_run,
@@ -125,7 +124,7 @@ def requeue(ids: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **w
 @json_option
 def resolve(message_id: str, decision: str, *, json_: bool) -> None:
     """Decide about an UNKNOWN message: it was sent, it is to be sent again, or it is discarded."""
-    view = messages.resolve(message_id, messages.Decision(decision), application().clock())
+    view = application().changes.by(COMMAND_LINE).resolve_message(message_id, messages.Decision(decision))
     if json_:
         print_json(view)
     else:
@@ -135,9 +134,9 @@ def resolve(message_id: str, decision: str, *, json_: bool) -> None:
 def _act(
     ids: tuple[str, ...],
     what: str,
+    action: BulkActionName,
     *,
-    one: Callable[[str], MessageView],
-    many: Callable[[Filter], int],
+    one: Callable[[Changes, str], MessageView],
     wanted: dict[str, Any],
     all_: bool,
     dry_run: bool,
@@ -149,7 +148,14 @@ def _act(
         raise click.UsageError("Give message ids, or --all with options that say which.")
     if ids and (filtered or dry_run):
         raise click.UsageError("Options that choose messages, and --dry-run, belong to --all.")
-    count = many(_filter(**wanted)) if all_ else len([one(message_id) for message_id in ids])
+    changes = application().changes.by(COMMAND_LINE)
+    if not all_:
+        count = len([one(changes, message_id) for message_id in ids])
+    elif dry_run:
+        count = changes.count_bulk(action, _filter(**wanted))
+    else:
+        shown = {name: value for name, value in wanted.items() if value is not None}
+        count = changes.bulk(action, _filter(**wanted), shown)
     if json_:
         print_json({"count": count, "dryRun": dry_run})
     else:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from rqmail.bootstrap import application
+from rqmail.changes import COMMAND_LINE
 from rqmail.cli.parameters import secret_from
 from rqmail.cli.printing import json_option, print_json
 from rqmail.terminal import console, plain, table
@@ -65,7 +66,7 @@ Examples:
 @json_option
 def add(key: str, provider: str, *, json_: bool, **fields: str | None) -> None:
     """Add a tenant named KEY."""
-    view = application().administration.add_tenant(key, provider, **_given(fields))
+    view = application().changes.by(COMMAND_LINE).add_tenant(key, provider, **_given(fields))
     if json_:
         print_json(view)
     else:
@@ -85,7 +86,7 @@ def set_(key: str, provider: str | None, clear: tuple[str, ...], *, json_: bool,
         changes[name.replace("-", "_")] = None
     if not changes:
         raise click.UsageError("Nothing to change.")
-    view = application().administration.set_tenant(key, **changes)
+    view = application().changes.by(COMMAND_LINE).set_tenant(key, **changes)
     if json_:
         print_json(view)
     else:
@@ -97,7 +98,7 @@ def set_(key: str, provider: str | None, clear: tuple[str, ...], *, json_: bool,
 @json_option
 def delete(key: str, *, json_: bool) -> None:
     """Remove a tenant; refused while mail of it waits."""
-    application().administration.delete_tenant(key)
+    application().changes.by(COMMAND_LINE).delete_tenant(key)
     if json_:
         print_json({"key": key})
     else:

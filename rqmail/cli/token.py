@@ -8,13 +8,11 @@ import click
 
 from rqmail.access import Scope
 from rqmail.bootstrap import application
+from rqmail.changes import COMMAND_LINE
 from rqmail.cli.parameters import Duration
 from rqmail.cli.printing import json_option, print_json
 from rqmail.jsonable import as_json
 from rqmail.terminal import console, plain, table
-
-#: Under this name the audit keeps what was done here.
-_WHO = "command line"
 
 
 @click.group()
@@ -59,10 +57,9 @@ def create(name: str, scopes: tuple[str, ...], expires_in: timedelta | None, *, 
     """Issue a token named NAME and print it: it cannot be shown again."""
     app = application()
     expires_on = None if expires_in is None else app.clock() + expires_in
-    with app.audit.change(_WHO, "token.create", f"token:{name}") as change:
-        change.after, issued = app.access.create(name, scopes, by=_WHO, expires_on=expires_on)
+    view, issued = app.changes.by(COMMAND_LINE).create_token(name, scopes, expires_on)
     if json_:
-        print_json(as_json(change.after) | {"token": issued})
+        print_json(as_json(view) | {"token": issued})
     else:
         click.echo(issued)
 
@@ -71,10 +68,7 @@ def create(name: str, scopes: tuple[str, ...], expires_in: timedelta | None, *, 
 @click.argument("name")
 def revoke(name: str) -> None:
     """Let nobody in with the token named NAME any more."""
-    app = application()
-    with app.audit.change(_WHO, "token.revoke", f"token:{name}") as change:
-        change.before = app.access.token(name)
-        change.after = app.access.revoke(name)
+    application().changes.by(COMMAND_LINE).revoke_token(name)
     click.echo(f"Token {name} was revoked.")
 
 

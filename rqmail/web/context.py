@@ -8,6 +8,7 @@ from flask import Flask, current_app, g, request
 
 from rqmail.access import Principal
 from rqmail.bootstrap import Application
+from rqmail.changes import Changes
 from rqmail.web.attempts import Attempts
 
 _EXTENSION = "rqmail"
@@ -49,6 +50,11 @@ def who() -> str:
     """Answer the name under which the one who is asking is written down."""
     found = principal()
     return "nobody" if found is None else found.name
+
+
+def changes() -> Changes:
+    """Answer what makes changes in the name of the one who is asking."""
+    return application().changes.by(who())
 
 
 def for_programs() -> bool:

@@ -10,11 +10,10 @@ from pydantic import Field
 
 from rqmail.access import Scope
 from rqmail.jsonable import as_json
-from rqmail.web import changes
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Changes, Done, Limit, Line, Whole
 from rqmail.web.api.standing import SenderNow
-from rqmail.web.context import application
+from rqmail.web.context import application, changes
 
 blueprint = Blueprint("mailboxes", __name__, url_prefix="/admin/system-mailboxes")
 
@@ -75,7 +74,7 @@ def list_mailboxes() -> Any:
 @operation(Scope.ADMIN, _TAG, Mailbox, 409, status=201)
 def add_mailbox(json: NewMailbox) -> Any:
     """Add a system mailbox."""
-    added = changes.add_mailbox(
+    added = changes().add_mailbox(
         json.key,
         json.address,
         rate_limit_per_minute=json.rate_limit_per_minute,
@@ -99,14 +98,14 @@ def set_mailbox(key: str, json: MailboxChanges) -> Any:
     A field that is left out keeps its value; a limit of null clears the override. A limit that is not a positive whole
     number is refused.
     """
-    return as_json(changes.set_mailbox(key, **json.given()))
+    return as_json(changes().set_mailbox(key, **json.given()))
 
 
 @blueprint.delete("/<key>")
 @operation(Scope.ADMIN, _TAG, Done, 404, 409)
 def delete_mailbox(key: str) -> Any:
     """Remove a system mailbox; refused while mail of it waits or needs a decision."""
-    changes.delete_mailbox(key)
+    changes().delete_mailbox(key)
     return {"done": True}
 
 
@@ -122,18 +121,18 @@ def show_budget(key: str) -> Any:
 def pause_mailbox(key: str, json: Pause) -> Any:
     """Send nothing from a mailbox for a while, or until it is resumed."""
     duration = None if json.duration_seconds is None else timedelta(seconds=json.duration_seconds)
-    return as_json(changes.pause_mailbox(key, json.reason, duration))
+    return as_json(changes().pause_mailbox(key, json.reason, duration))
 
 
 @blueprint.post("/<key>/resume")
 @operation(Scope.ADMIN, _TAG, Mailbox, 404)
 def resume_mailbox(key: str) -> Any:
     """End a pause: a person's, or one the provider's answers brought about."""
-    return as_json(changes.resume_mailbox(key))
+    return as_json(changes().resume_mailbox(key))
 
 
 @blueprint.post("/<key>/reset")
 @operation(Scope.ADMIN, _TAG, Mailbox, 404, 409)
 def reset_mailbox(key: str) -> Any:
     """Forget what was counted against a mailbox's budget: its windows begin empty."""
-    return as_json(changes.reset_mailbox(key))
+    return as_json(changes().reset_mailbox(key))

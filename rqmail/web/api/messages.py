@@ -12,18 +12,17 @@ from pydantic import ConfigDict, Discriminator, Field, RootModel, StringConstrai
 
 from rqmail import messages
 from rqmail.access import Scope
+from rqmail.changes import BulkActionName
 from rqmail.errors import InvalidInputError
 from rqmail.intake import Draft, check, require_sender
 from rqmail.jsonable import as_json
 from rqmail.messages import Decision, Filter
 from rqmail.models.message import MessageStatus, NewMessage, Priority
 from rqmail.submission import Repeatable
-from rqmail.web import changes
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Moment, Paging
-from rqmail.web.changes import BulkActionName
-from rqmail.web.context import application, who
+from rqmail.web.context import application, changes, who
 from rqmail.web.errors import FieldsError
 
 blueprint = Blueprint("messages", __name__, url_prefix="/messages")
@@ -315,28 +314,28 @@ class BulkResult(ApiModel):
 @operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
 def cancel(message_id: str) -> Any:
     """Cancel a message that has not begun, or discard one that is UNKNOWN."""
-    return as_json(changes.cancel_message(message_id))
+    return as_json(changes().cancel_message(message_id))
 
 
 @blueprint.post("/<message_id>/requeue")
 @operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
 def requeue(message_id: str) -> Any:
     """Send again, from the first attempt on, a message that ended in ERROR, CANCELLED or EXPIRED."""
-    return as_json(changes.requeue_message(message_id))
+    return as_json(changes().requeue_message(message_id))
 
 
 @blueprint.post("/<message_id>/send-now")
 @operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
 def send_now(message_id: str) -> Any:
     """Make a waiting message due at once; the budget still holds."""
-    return as_json(changes.send_message_now(message_id))
+    return as_json(changes().send_message_now(message_id))
 
 
 @blueprint.post("/<message_id>/resolve")
 @operation(Scope.ADMIN, _TAG, MessageInFull, 404, 409)
 def resolve(message_id: str, json: Resolution) -> Any:
     """Decide about an UNKNOWN message: it was sent, it is to be sent again, or it is discarded."""
-    return as_json(changes.resolve_message(message_id, json.decision))
+    return as_json(changes().resolve_message(message_id, json.decision))
 
 
 @blueprint.post("/bulk")
@@ -346,7 +345,7 @@ def act_on_all(json: BulkAction) -> Any:
     wanted = _filter(json.filter, None if json.filter.ids is None else tuple(json.filter.ids))
     matched = messages.count(wanted)
     if json.dry_run:
-        affected = changes.count_bulk(json.action, wanted)
+        affected = changes().count_bulk(json.action, wanted)
     else:
-        affected = changes.bulk(json.action, wanted, json.filter.model_dump(mode="json", exclude_unset=True))
+        affected = changes().bulk(json.action, wanted, json.filter.model_dump(mode="json", exclude_unset=True))
     return {"matched": matched, "affected": affected, "dryRun": json.dry_run}

@@ -10,11 +10,10 @@ from pydantic import Field
 
 from rqmail.access import Scope
 from rqmail.jsonable import as_json
-from rqmail.web import changes
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Changes, Done, Line
 from rqmail.web.api.standing import SenderNow
-from rqmail.web.context import application
+from rqmail.web.context import application, changes
 
 blueprint = Blueprint("tenants", __name__, url_prefix="/admin/tenants")
 
@@ -74,7 +73,7 @@ def list_tenants() -> Any:
 @operation(Scope.ADMIN, _TAG, Tenant, 409, status=201)
 def add_tenant(json: NewTenant) -> Any:
     """Add a tenant's mail setting."""
-    return as_json(changes.add_tenant(**{"provider": json.provider} | json.given())), 201
+    return as_json(changes().add_tenant(**{"provider": json.provider} | json.given())), 201
 
 
 @blueprint.get("/<key>")
@@ -88,14 +87,14 @@ def show_tenant(key: str) -> Any:
 @operation(Scope.ADMIN, _TAG, Tenant, 404, 409)
 def set_tenant(key: str, json: TenantChanges) -> Any:
     """Change a tenant's mail setting; a field that is left out keeps its value."""
-    return as_json(changes.set_tenant(key, **json.given()))
+    return as_json(changes().set_tenant(key, **json.given()))
 
 
 @blueprint.delete("/<key>")
 @operation(Scope.ADMIN, _TAG, Done, 404, 409)
 def delete_tenant(key: str) -> Any:
     """Remove a tenant's mail setting; refused while mail of it waits or needs a decision."""
-    changes.delete_tenant(key)
+    changes().delete_tenant(key)
     return {"done": True}
 
 

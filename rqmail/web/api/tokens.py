@@ -10,10 +10,9 @@ from pydantic import Field
 
 from rqmail.access import Scope
 from rqmail.jsonable import as_json
-from rqmail.web import changes
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Line, Moment
-from rqmail.web.context import application
+from rqmail.web.context import application, changes
 
 blueprint = Blueprint("tokens", __name__, url_prefix="/admin/tokens")
 
@@ -63,7 +62,7 @@ def list_tokens() -> Any:
 @operation(Scope.ADMIN, _TAG, IssuedToken, 409, status=201)
 def create_token(json: NewToken) -> Any:
     """Issue a named token; the answer is the only place it is ever shown."""
-    view, token = changes.create_token(json.name, json.scopes, json.expires_on)
+    view, token = changes().create_token(json.name, json.scopes, json.expires_on)
     return as_json(view) | {"token": token}, 201
 
 
@@ -71,4 +70,4 @@ def create_token(json: NewToken) -> Any:
 @operation(Scope.ADMIN, _TAG, Token, 404)
 def revoke_token(name: str) -> Any:
     """Let nobody in with this token any more."""
-    return as_json(changes.revoke_token(name))
+    return as_json(changes().revoke_token(name))

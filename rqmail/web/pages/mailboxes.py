@@ -11,9 +11,8 @@ from werkzeug.wrappers import Response
 
 from rqmail.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
-from rqmail.web import changes
 from rqmail.web.auth import require
-from rqmail.web.context import application
+from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
 from rqmail.web.pages.language import say
 from rqmail.web.sessions import local_path
@@ -56,7 +55,7 @@ def add() -> _Shown:
     limits = _limits(wrong)
     if not wrong:
         try:
-            added = changes.add_mailbox(typed.text("key"), typed.text("address"), **limits)
+            added = changes().add_mailbox(typed.text("key"), typed.text("address"), **limits)
         except InvalidInputError as error:
             typed.note(wrong, error)
         except ConflictError:
@@ -82,7 +81,7 @@ def set_limits(key: str) -> _Shown:
     limits = _limits(wrong)
     if not wrong:
         try:
-            changes.set_mailbox(key, **limits)
+            changes().set_mailbox(key, **limits)
         except InvalidInputError as error:
             typed.note(wrong, error)
         else:
@@ -98,7 +97,7 @@ def set_limits(key: str) -> _Shown:
 def set_address(key: str) -> _Shown:
     """Change the address mail is sent from."""
     try:
-        changes.set_mailbox(key, address=typed.text("address"))
+        changes().set_mailbox(key, address=typed.text("address"))
     except InvalidInputError as error:
         wrong: typed.Wrong = {}
         typed.note(wrong, error)
@@ -117,7 +116,7 @@ def pause(key: str) -> _Shown:
         wrong["duration"] = say("wrong.duration")
     else:
         try:
-            changes.pause_mailbox(key, typed.text("reason"), DURATIONS[duration])
+            changes().pause_mailbox(key, typed.text("reason"), DURATIONS[duration])
         except InvalidInputError as error:
             typed.note(wrong, error)
         else:
@@ -130,7 +129,7 @@ def pause(key: str) -> _Shown:
 @require(Scope.ADMIN)
 def resume(key: str) -> Response:
     """End a pause."""
-    changes.resume_mailbox(key)
+    changes().resume_mailbox(key)
     flash(say("mailboxes.resumed", key=key))
     return _back(key)
 
@@ -140,7 +139,7 @@ def resume(key: str) -> Response:
 def reset(key: str) -> Response:
     """Forget what was counted against the budget."""
     try:
-        changes.reset_mailbox(key)
+        changes().reset_mailbox(key)
     except ConflictError:
         flash(say("mailboxes.not-reset", key=key), "error")
     else:
@@ -153,7 +152,7 @@ def reset(key: str) -> Response:
 def delete(key: str) -> Response:
     """Remove the mailbox, unless mail of it waits."""
     try:
-        changes.delete_mailbox(key)
+        changes().delete_mailbox(key)
     except ConflictError:
         flash(say("mailboxes.not-deleted", key=key), "error")
         return _back(key)

@@ -10,13 +10,13 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from rqmail import messages
 from rqmail.access import Scope
+from rqmail.changes import Changes
 from rqmail.errors import ConflictError, NotFoundError
 from rqmail.messages import Decision, MessageView
 from rqmail.models.message import MessageStatus
 from rqmail.overview import SenderStatus
-from rqmail.web import changes
 from rqmail.web.auth import require
-from rqmail.web.context import application
+from rqmail.web.context import application, changes
 from rqmail.web.pages.language import say
 from rqmail.web.sessions import local_path
 
@@ -37,13 +37,13 @@ MAY = {
     MessageStatus.EXPIRED: ("requeue",),
 }
 
-_ACTS: dict[str, Callable[[str], MessageView]] = {
-    "cancel": changes.cancel_message,
-    "requeue": changes.requeue_message,
-    "send-now": changes.send_message_now,
-    "sent": lambda message_id: changes.resolve_message(message_id, Decision.SENT),
-    "resend": lambda message_id: changes.resolve_message(message_id, Decision.RESEND),
-    "discard": lambda message_id: changes.resolve_message(message_id, Decision.DISCARD),
+_ACTS: dict[str, Callable[[Changes, str], MessageView]] = {
+    "cancel": Changes.cancel_message,
+    "requeue": Changes.requeue_message,
+    "send-now": Changes.send_message_now,
+    "sent": lambda made, message_id: made.resolve_message(message_id, Decision.SENT),
+    "resend": lambda made, message_id: made.resolve_message(message_id, Decision.RESEND),
+    "discard": lambda made, message_id: made.resolve_message(message_id, Decision.DISCARD),
 }
 
 
@@ -88,7 +88,7 @@ def html(message_id: str) -> Response:
 def act(message_id: str, action: str) -> AnyResponse:
     """Do what was asked, if the message is still in a state that allows it."""
     try:
-        _ACTS[action](message_id)
+        _ACTS[action](changes(), message_id)
     except ConflictError:
         flash(say("message.too-late"), "error")
     else:

@@ -16,13 +16,12 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from rqmail import messages
 from rqmail.access import Scope
+from rqmail.changes import BulkActionName
 from rqmail.jsonable import as_json
 from rqmail.messages import Filter, MessageLine
 from rqmail.models.message import MessageStatus, Priority
-from rqmail.web import changes
 from rqmail.web.auth import require
-from rqmail.web.changes import BulkActionName
-from rqmail.web.context import application
+from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
 from rqmail.web.pages.language import say, say_count
 
@@ -115,13 +114,13 @@ def bulk() -> str | tuple[str, int] | AnyResponse:
         flash(say("messages.nothing-chosen"), "error")
         return redirect(here, HTTPStatus.SEE_OTHER)
     if request.form.get("sure") == "yes":
-        moved = changes.bulk(action, wanted, _shown(asked, ids, everything=everything))
+        moved = changes().bulk(action, wanted, _shown(asked, ids, everything=everything))
         flash(say_count(f"messages.done.{action}", moved))
         return redirect(here, HTTPStatus.SEE_OTHER)
     return render_template(
         "pages/confirm.html",
         action=action,
-        affected=changes.count_bulk(action, wanted),
+        affected=changes().count_bulk(action, wanted),
         matched=messages.count(wanted),
         sample=_sample(action, wanted),
         asked=asked,

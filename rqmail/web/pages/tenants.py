@@ -11,9 +11,8 @@ from werkzeug.wrappers import Response
 from rqmail.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.models.mailbox import Provider
-from rqmail.web import changes
 from rqmail.web.auth import require
-from rqmail.web.context import application
+from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
 from rqmail.web.pages.language import say
 
@@ -45,7 +44,7 @@ def add() -> _Shown:
     wrong: typed.Wrong = {}
     try:
         fields = {name: value for name, value in _typed().items() if value is not None}
-        added = changes.add_tenant(typed.text("key"), typed.text("provider"), **fields)
+        added = changes().add_tenant(typed.text("key"), typed.text("provider"), **fields)
     except InvalidInputError as error:
         typed.note(wrong, error)
     except ConflictError:
@@ -68,7 +67,7 @@ def show(key: str) -> str:
 def set_tenant(key: str) -> _Shown:
     """Change a tenant's mail setting; an empty secret keeps the one that is stored."""
     try:
-        changes.set_tenant(key, provider=typed.text("provider"), **_typed())
+        changes().set_tenant(key, provider=typed.text("provider"), **_typed())
     except InvalidInputError as error:
         wrong: typed.Wrong = {}
         typed.note(wrong, error)
@@ -82,7 +81,7 @@ def set_tenant(key: str) -> _Shown:
 def delete(key: str) -> Response:
     """Remove the tenant's mail setting, unless mail of it waits."""
     try:
-        changes.delete_tenant(key)
+        changes().delete_tenant(key)
     except ConflictError:
         flash(say("tenants.not-deleted", key=key), "error")
         return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)

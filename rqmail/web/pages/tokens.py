@@ -9,9 +9,8 @@ from werkzeug.wrappers import Response
 
 from rqmail.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
-from rqmail.web import changes
 from rqmail.web.auth import require
-from rqmail.web.context import application
+from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
 from rqmail.web.pages.language import say
 
@@ -38,7 +37,7 @@ def create() -> str | tuple[str, int]:
         wrong["expiresOn"] = say("wrong.expiresOn")
     else:
         try:
-            made, token = changes.create_token(typed.text("name"), request.form.getlist("scopes"), expires_on)
+            made, token = changes().create_token(typed.text("name"), request.form.getlist("scopes"), expires_on)
         except InvalidInputError as error:
             typed.note(wrong, error)
         except ConflictError:
@@ -53,6 +52,6 @@ def create() -> str | tuple[str, int]:
 @require(Scope.ADMIN)
 def revoke(name: str) -> Response:
     """Let nobody in with this token any more."""
-    changes.revoke_token(name)
+    changes().revoke_token(name)
     flash(say("tokens.was-revoked", name=name))
     return redirect(url_for("pages.tokens.list_tokens"), HTTPStatus.SEE_OTHER)

@@ -11,11 +11,11 @@ READY := .venv/.ready
 TEST_PROCESSES ?= 2
 PYTEST := $(BIN)/pytest $(if $(filter-out 0 1,$(TEST_PROCESSES)),-n $(TEST_PROCESSES) --dist loadscope) $(ARGS)
 
-.PHONY: help setup run test check lint types imports bench chaos worker scheduler web sandbox clean
+.PHONY: help setup run test check lint types imports bench chaos screenshots worker scheduler web sandbox clean
 
 help:  ## print this list
 	@echo "make TARGET, where TARGET is one of"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "ARGS=… is handed on to the command behind the target."
 
 setup: $(READY)  ## make .venv with everything in it
@@ -64,6 +64,9 @@ bench: $(READY)  ## measure against the references, in a table and as JSON; QUIC
 
 chaos: $(READY)  ## kill and break everything for two minutes, then count what was lost or sent twice; SEED=n repeats
 	@$(BIN)/python -m bench.chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+screenshots: $(READY)  ## take the pictures in docs/screenshots anew; needs chromium
+	@PYTHONPATH=tests $(BIN)/python -m web.pages.screenshots docs/screenshots
 
 worker: $(READY)  ## one worker, on the settings in the environment and .env
 	@$(BIN)/rqmail worker $(ARGS)

@@ -222,6 +222,25 @@ def test_absence_before_the_grace_period_is_over_proves_nothing(database, recove
     assert recovery.run().sent_again == 1
 
 
+def test_the_grace_counts_from_when_the_worker_was_found_missing_not_from_when_it_began(database, recovery, clock):
+    """A machine that slept in the middle of a send goes on with it when it wakes."""
+    message = message_in(S.SENDING, attempted_on=START - timedelta(hours=3), **OVER)
+    assert recovery.run().worker_lost == 1
+    for _ in range(3):
+        clock.advance(minutes=3)
+        assert recovery.run().sent_again == 0
+    clock.advance(minutes=3)
+    assert recovery.run().sent_again == 1
+    assert reloaded(message).status == S.SCHEDULED
+
+
+def test_a_history_nobody_can_read_leaves_the_grace_counting_from_the_attempt(database, recovery):
+    unknown(attempt_log='{"at": "soon", "duration_ms": 5}\n')
+    unknown(attempt_log='{"at": "2026-03-10T09:30:20", "duration_ms": 5}\n')
+    unknown(attempt_log='{"at": 7}\n')
+    assert recovery.run().sent_again == 3
+
+
 def test_absent_with_its_attempts_used_up_it_ends_in_error(database, recovery):
     message = unknown(attempts=3, last_error="No answer within 30 s")
     assert recovery.run().gave_up == 1

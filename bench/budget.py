@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 
 from bench.moved import MovedCampaign
 from bench.progress import tell
 from bench.row import Row
 from bench.system import add_mailboxes, submit, system
+from bench.windows import most_within
 from rqmail.models.base import borrowed
 from rqmail.models.message import Message
 
@@ -33,7 +33,7 @@ def run(quick: bool) -> list[Row]:
                 if message.attempted_on:
                     moments[message.sender].append(message.attempted_on.timestamp())
     sent = sum(map(len, moments.values()))
-    most = max(_most_within(60.0, sorted(of_one)) for of_one in moments.values())
+    most = max(most_within(60.0, sorted(of_one)) for of_one in moments.values())
     return [
         Row.judged(
             NAME, f"messages sent in {minutes} min", sent, "messages", reference=PER_MINUTE * MAILBOXES * minutes,
@@ -41,8 +41,3 @@ def run(quick: bool) -> list[Row]:
         ),
         Row.judged(NAME, "most calls of one mailbox in any 60 s", most, "calls", at_most=PER_MINUTE),
     ]  # fmt: skip
-
-
-def _most_within(seconds: float, moments: list[float]) -> int:
-    """Count the most moments in any window of this length, its later end open."""
-    return max(index + 1 - bisect_right(moments, moment - seconds) for index, moment in enumerate(moments))

@@ -1,7 +1,8 @@
 """A thousand mailboxes at their full budget on this one machine: three minutes, Graph answering after 300 ms.
 
 Each mailbox may make 25 calls in each of the three minutes. The figure is what the sink saw in the 180 s from the first
-call on, over 25 × mailboxes × 3.
+call on, over 25 × mailboxes × 3. The limiter's minute is exact when it grants a call; on its way to the sink one call
+overtakes another by as much as this busy machine makes them wait, hence the jitter allowed in what the sink counts.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from bench.system import System, add_mailboxes, submit, system
 NAME = "fleet"
 LATENCY = 0.3
 PER_MINUTE = 25
+JITTER = 0.5
 WORKERS = 5
 LANES = 48
 
@@ -45,8 +47,8 @@ def run(quick: bool) -> list[Row]:
             at_least=0.98, note=f"{used}; {seen['callsWithin'] / seconds:.0f} a second",
         ),
         Row.judged(
-            NAME, "most calls of one mailbox in any 60 s, as the sink saw them", seen["mostPerMinute"], "calls",
-            at_most=PER_MINUTE,
+            NAME, f"most calls of one mailbox in any {60 - JITTER:g} s, as they arrived", seen["mostInWindow"], "calls",
+            at_most=PER_MINUTE, note=_shortest(seen["shortestOver"]),
         ),
         Row.judged(NAME, "most calls of one mailbox at once", seen["mostInFlight"], "calls", at_most=3),
         Row.judged(NAME, "times the limiter could not ask Redis and let pass", open_calls, "times"),
@@ -71,7 +73,11 @@ def _watch(parts: System, seconds: int) -> dict[str, float]:
             tell(f"{NAME}: {passed:.0f} s, {seen['calls']} sent, {seen['calls'] / passed:.0f} a second")
         time.sleep(1)
         seen = parts.sink()
-    return parts.sink(within=seconds)
+    return parts.sink(within=seconds, window=60 - JITTER, limit=PER_MINUTE)
+
+
+def _shortest(seconds: float | None) -> str:
+    return "" if seconds is None else f"{PER_MINUTE + 1} calls of one mailbox arrived in no less than {seconds:.2f} s"
 
 
 def _memory() -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""A Graph that only counts: answers 202 after a set time, and remembers per mailbox when it was called.
+"""A Graph that only counts: answers 202 after a set time, and remembers when it was called for each mailbox.
 
 Its own process, so that it does not share the interpreter of what is measured. Prints its port, then serves.
 """
@@ -9,15 +9,15 @@ import argparse
 import asyncio
 import json
 from bisect import bisect_left
-from collections import defaultdict, deque
+from collections import defaultdict
 
 from aiohttp import web
 
-_MINUTE = 60.0
+from bench.windows import most_within, shortest
 
 
 class Sink:
-    """Counts calls per mailbox: how many, the most in any rolling minute, the most at once.
+    """Counts calls per mailbox: how many, when, and the most at once.
 
     Its moments are those of ``time.monotonic``, which all processes of a machine share.
     """
@@ -32,8 +32,7 @@ class Sink:
         self.times: list[float] = []
         self.in_flight: defaultdict[str, int] = defaultdict(int)
         self.most_in_flight = 0
-        self.recent: defaultdict[str, deque[float]] = defaultdict(deque)
-        self.most_per_minute = 0
+        self.per_mailbox: defaultdict[str, list[float]] = defaultdict(list)
         self.arrivals: list[tuple[float, str]] = []
 
     async def send(self, request: web.Request) -> web.Response:
@@ -42,11 +41,7 @@ class Sink:
         body = await request.read()
         now = asyncio.get_running_loop().time()
         self.times.append(now)
-        recent = self.recent[mailbox]
-        recent.append(now)
-        while recent[0] <= now - _MINUTE:
-            recent.popleft()
-        self.most_per_minute = max(self.most_per_minute, len(recent))
+        self.per_mailbox[mailbox].append(now)
         self.in_flight[mailbox] += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight[mailbox])
         if self.keep_arrivals:
@@ -57,14 +52,20 @@ class Sink:
         return web.Response(status=202)
 
     async def control(self, request: web.Request) -> web.Response:
-        """Change what is asked for, and tell the counts; ``within`` also asks for the calls in the first seconds."""
+        """Change what is asked for, and tell the counts.
+
+        ``within`` also asks for the calls in the first seconds, ``window`` for the most calls of a mailbox in any so
+        many seconds, ``limit`` for the shortest time in which a mailbox made more calls than that.
+        """
         wanted = await request.json()
         self.latency = wanted.get("latency", self.latency)
         self.keep_arrivals = wanted.get("keep_arrivals", self.keep_arrivals)
         if wanted.get("forget"):
             self.forget()
         times = self.times
-        within = wanted.get("within")
+        within, window, limit = wanted.get("within"), wanted.get("window"), wanted.get("limit")
+        each = self.per_mailbox.values()
+        over = [span for moments in each if limit and (span := shortest(limit + 1, moments)) is not None]
         return web.json_response(
             {
                 "now": asyncio.get_running_loop().time(),
@@ -72,9 +73,10 @@ class Sink:
                 "callsWithin": bisect_left(times, times[0] + within) if within and times else None,
                 "firstAt": times[0] if times else None,
                 "lastAt": times[-1] if times else None,
-                "mailboxes": len(self.recent),
+                "mailboxes": len(each),
                 "mostInFlight": self.most_in_flight,
-                "mostPerMinute": self.most_per_minute,
+                "mostInWindow": max((most_within(window, moments) for moments in each), default=0) if window else None,
+                "shortestOver": min(over, default=None),
                 "arrivals": self.arrivals if self.keep_arrivals else [],
             }
         )

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.chaos_parts import Graph, Postgres, Supervisor, Valkey, open_folder, remove_folder
-from bench.chaos_verdict import JITTER_SECONDS, Verdict, judge
+from bench.chaos_verdict import JITTER_SECONDS, Verdict, judge, read_what_ran_open
 from rqmail.bootstrap import build
 from rqmail.clock import utc_now
 from rqmail.models.base import AWAY_ERRORS, borrowed, db, transaction
@@ -107,6 +107,7 @@ def _run(folder: Path, seed: int, seconds: int, *, may_read: bool) -> tuple[Verd
             per_minute=PER_MINUTE,
             per_day=PER_DAY,
             died=supervisor.died + [f"{name} did not end when asked to" for name in stubborn],
+            ran_open=read_what_ran_open(folder),
             may_read=may_read,
         )
         stats = graph.control.stats()
@@ -221,7 +222,8 @@ def _print(verdict: Verdict, told: dict[str, object], seed: int, arguments: argp
         "over budget",
         str(verdict.over_budget),
         f"accepted above {PER_MINUTE} in any {60 - JITTER_SECONDS:.0f} s, or {PER_DAY:,} recipients in the day,"
-        f" per mailbox (most in any 60 s: {verdict.most_per_minute})",
+        f" per mailbox (most in any 60 s: {verdict.most_per_minute}), besides {verdict.ran_open} sends for which Redis"
+        " could not be asked",
     )
     table.add_row("stuck", str(verdict.stuck), "still on its way at the end")
     table.add_row("ended by itself", str(verdict.died), "a process that ended without being killed")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from rqmail.models.base import borrowed
@@ -29,6 +32,7 @@ class Verdict:
     states: dict[str, int] = field(default_factory=dict)
     most_per_minute: int = 0
     most_per_day: int = 0
+    ran_open: int = 0
     examples: list[str] = field(default_factory=list)
 
     @property
@@ -46,9 +50,13 @@ def judge(
     per_minute: int,
     per_day: int,
     died: list[str],
+    ran_open: Mapping[str, Sequence[float]],
     may_read: bool,
 ) -> Verdict:
-    """Compare the table with the record; ``accepted`` has ``rqmailId``, ``mailbox``, ``time``, ``to`` of each mail."""
+    """Compare the table with the record; ``accepted`` has ``rqmailId``, ``mailbox``, ``time``, ``to`` of each mail.
+
+    ``ran_open`` says when a mailbox's mail went out uncounted because Redis could not be asked.
+    """
     verdict = Verdict(died=len(died), examples=list(died))
     times = Counter(mail["rqmailId"] for mail in accepted)
     with borrowed():
@@ -63,8 +71,24 @@ def judge(
     repeated = {message_id: count for message_id, count in times.items() if count > 1 or message_id not in submitted}
     verdict.duplicated = len(repeated)
     verdict.examples += [f"{message_id}: accepted {count} times" for message_id, count in repeated.items()]
-    _judge_budgets(verdict, accepted, per_minute, per_day)
+    verdict.ran_open = sum(len(times) for times in ran_open.values())
+    _judge_budgets(verdict, accepted, ran_open, per_minute, per_day)
     return verdict
+
+
+def read_what_ran_open(logs: Path) -> dict[str, list[float]]:
+    """Find in the processes' logs when which mailbox's mail went out uncounted: each such mail has one warning."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for log in logs.glob("*.log"):
+        for line in log.read_text(errors="replace").splitlines():
+            if "mail.rateLimit.redisError" not in line or '"op"' in line:
+                continue
+            try:
+                entry = json.loads(line)
+            except ValueError:  # the process was killed while it wrote
+                continue
+            found[entry["mailboxKey"]].append(datetime.fromisoformat(entry["timestamp"]).timestamp())
+    return dict(found)
 
 
 def _problem(row: Message | None, times: int, *, may_read: bool) -> tuple[str, str] | None:
@@ -86,29 +110,34 @@ def _problem(row: Message | None, times: int, *, may_read: bool) -> tuple[str, s
             )
 
 
-def _judge_budgets(verdict: Verdict, accepted: list[dict[str, Any]], per_minute: int, per_day: int) -> None:
-    by_mailbox: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+def _judge_budgets(
+    verdict: Verdict,
+    accepted: list[dict[str, Any]],
+    ran_open: Mapping[str, Sequence[float]],
+    per_minute: int,
+    per_day: int,
+) -> None:
+    by_mailbox: defaultdict[str, list[float]] = defaultdict(list)
+    recipients: Counter[str] = Counter()
     for mail in accepted:
-        at = datetime.fromisoformat(mail["time"]).timestamp()
-        by_mailbox[mail["mailbox"]].append((at, len(mail["to"])))
-    for mailbox, mails in by_mailbox.items():
-        mails.sort()
-        day = sum(count for _, count in mails)  # a run lasts minutes
-        verdict.most_per_day = max(verdict.most_per_day, day)
-        verdict.most_per_minute = max(verdict.most_per_minute, _most_within(mails, _MINUTE))
-        over_minute = max(0, _most_within(mails, _MINUTE - JITTER_SECONDS) - per_minute)
-        over_day = max(0, day - per_day)
+        by_mailbox[mail["mailbox"]].append(datetime.fromisoformat(mail["time"]).timestamp())
+        recipients[mail["mailbox"]] += len(mail["to"])
+    for mailbox, times in by_mailbox.items():
+        uncounted = ran_open.get(mailbox, ())
+        verdict.most_per_day = max(verdict.most_per_day, recipients[mailbox])  # a run lasts minutes
+        verdict.most_per_minute = max(verdict.most_per_minute, _most_within(times, (), _MINUTE))
+        over_minute = max(0, _most_within(times, uncounted, _MINUTE - JITTER_SECONDS) - per_minute)
+        over_day = max(0, recipients[mailbox] - per_day)
         if over_minute or over_day:
             verdict.over_budget += over_minute + over_day
             verdict.examples.append(f"{mailbox}: {over_minute} over the minute, {over_day} over the day")
 
 
-def _most_within(mails: list[tuple[float, int]], seconds: float) -> int:
-    window: deque[float] = deque()
+def _most_within(times: Sequence[float], uncounted: Sequence[float], seconds: float) -> int:
+    """The most of ``times`` in any window of this length, less what went out uncounted in the same window."""
+    times = sorted(times)
     most = 0
-    for at, _ in mails:
-        window.append(at)
-        while window[0] <= at - seconds:
-            window.popleft()
-        most = max(most, len(window))
+    for first, start in enumerate(times):
+        inside = sum(1 for at in times[first:] if at < start + seconds)
+        most = max(most, inside - sum(1 for at in uncounted if start - JITTER_SECONDS <= at < start + seconds))
     return most

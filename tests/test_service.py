@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import peewee
 import pytest
 import structlog
 
@@ -450,6 +451,40 @@ def test_an_outcome_for_a_message_that_is_no_longer_ours_is_not_written(database
     outside.raises = MailRejectedError("bad address", status=400)
     assert service.send(message) is Ending.LOST
     assert row(message) == before
+
+
+@pytest.mark.parametrize(
+    ("method", "raises", "status"),
+    [
+        ("mark_sent", None, S.SENT),
+        ("mark_unknown", MailOutcomeUnknownError("no answer"), S.UNKNOWN),
+        ("mark_error", MailRejectedError("bad address", status=400), S.ERROR),
+        ("defer", MailThrottledError("slow down", status=429), S.SCHEDULED),
+        ("retry_at", MailTransientError("no connection"), S.SCHEDULED),
+    ],
+)
+@pytest.mark.parametrize("lost", ["the statement", "its acknowledgement"])
+def test_an_outcome_written_while_the_database_restarts_is_written_once(
+    database, service, outside, monkeypatch, method, raises, status, lost
+):
+    outside.raises = raises
+    message = message_in(S.SENDING)
+    write = getattr(Message, method)
+    tries = []
+
+    def interrupted(self: Message, *args: object, **kwargs: object) -> bool:
+        tries.append(method)
+        if len(tries) > 1:
+            return write(self, *args, **kwargs)
+        if lost == "its acknowledgement":
+            write(self, *args, **kwargs)
+        raise peewee.OperationalError("terminating connection due to administrator command")
+
+    monkeypatch.setattr(Message, method, interrupted)
+    service.send(message)
+    after = reloaded(message)
+    assert len(tries) == 2
+    assert (after.status, after.attempts + after.deferrals, len(after.history)) == (status, 1, 1)
 
 
 def test_every_ending_is_counted(database, service, outside, counts):

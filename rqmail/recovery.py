@@ -30,7 +30,7 @@ _AT_MOST = 500
 _LOOK_FOR_SECONDS = 15.0
 
 #: A queued message whose job is alive is looked at again after this time.
-_JOB_ALIVE = timedelta(seconds=30)
+_JOB_ALIVE = timedelta(seconds=10)
 
 #: Between two looks for the same message; and when looking is not allowed or not possible now.
 _LOOK_AGAIN = timedelta(seconds=30)

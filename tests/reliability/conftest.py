@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
-from reliability.running import Running, RunningClock, be_the_application, bootstrap, environment_for
+from reliability.running import Running, RunningClock, environment_for
+from rqmail import bootstrap
 from rqmail.models.base import db
 from rqmail.sandbox.client import SandboxControl
 from rqmail.sandbox.server import Sandbox
@@ -38,7 +40,7 @@ def running(
         monkeypatch.setenv(name, value)
     clock = RunningClock()
     app = bootstrap.build(load_settings(), clock)
-    monkeypatch.setattr(bootstrap, "_process", be_the_application(app))
+    monkeypatch.setattr(bootstrap, "_process", (os.getpid(), app))  # the one that jobs find
     db.obj.close_all()
     with bound(sqlite_database.kind, sqlite_database.url):
         system = Running(app, clock, sandbox_server, control, environment)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rqmail import bootstrap, worker
+from rqmail import worker
 from rqmail.bootstrap import Application
 from rqmail.clock import utc_now
 from rqmail.models.mailbox import SystemMailbox
@@ -106,11 +105,3 @@ def signals_kept() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def be_the_application(app: Application) -> tuple[int, Application]:
-    """What ``bootstrap`` keeps as this process's application."""
-    return (os.getpid(), app)
-
-
-__all__ = ["MOVING", "Running", "RunningClock", "be_the_application", "bootstrap", "environment_for", "signals_kept"]

@@ -22,7 +22,7 @@ from support.messages import new_message
 S = MessageStatus
 
 
-def until(condition: Callable[[], object], seconds: float = 30) -> None:
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Wait for something a process of its own is to bring about."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -56,7 +56,7 @@ class Processes:
                 process.terminate()
         for process in self._running:
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -88,7 +88,7 @@ def test_asked_to_end_a_worker_finishes_what_is_in_flight_and_leaves_nothing_sen
     until(lambda: running.control.stats()["mailboxes"].get("news@contoso.example", {}).get("inFlight"))
     worker.terminate()
     worker.terminate()  # an impatient second signal changes nothing
-    assert worker.wait(20) == 0
+    assert worker.wait(60) == 0
     accepted = running.accepted()
     sent = [message.id for message in Message.select().where(Message.status == S.SENT.value)]
     assert 1 <= len(accepted) < len(ids)
@@ -117,7 +117,7 @@ def test_worker_and_scheduler_wait_for_a_redis_that_is_not_there_yet_and_for_one
     for process in (scheduler, worker):
         assert process.poll() is None
         process.terminate()
-    assert [worker.wait(20), scheduler.wait(20)] == [0, 0]
+    assert [worker.wait(60), scheduler.wait(60)] == [0, 0]
 
 
 def test_killed_a_scheduler_takes_its_small_workers_with_it(running, processes):

@@ -26,7 +26,7 @@ LANES = 48
 
 def run(quick: bool) -> list[Row]:
     """Run the scheduler and the workers as they run in production."""
-    mailboxes, seconds, workers = (20, 8, 2) if quick else (1_000, 180, WORKERS)
+    mailboxes, seconds, workers = (20, 4, 1) if quick else (1_000, 180, WORKERS)
     minutes = -(-seconds // 60)
     with system("sqlite" if quick else "postgresql") as parts:
         tell(f"{NAME}: submitting mail for {mailboxes} mailboxes")

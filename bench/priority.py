@@ -25,7 +25,7 @@ POLL_SECONDS = 1
 
 def run(quick: bool) -> list[Row]:
     """Measure from the submission until Graph has accepted."""
-    campaign, urgent = (1_500, 4) if quick else (10_000, 50)
+    campaign, urgent = (1_000, 3) if quick else (10_000, 50)
     with system("sqlite" if quick else "postgresql") as parts:
         seconds, least_waiting = _measure(parts, campaign, urgent)
     reference = POLL_SECONDS + LATENCY
@@ -50,7 +50,7 @@ def _measure(parts: System, campaign: int, urgent: int) -> tuple[list[float], in
     parts.workers(2)
     parts.process("-m", "rqmail.cli", "scheduler")
     parts.wait_for_workers(4)
-    time.sleep(3)
+    time.sleep(1)
     tell(f"{NAME}: {urgent} urgent mails beside a campaign of {campaign}")
     random_moments = random.Random(1)
     submitted: dict[str, float] = {}

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rqmail.overview import SenderStatus, Status, WindowView
+from rqmail.standing import SenderStatus, Status, WindowView
 from rqmail.terminal import moment, plain, table
 
 _BAR_WIDTH = 12

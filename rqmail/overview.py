@@ -5,157 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Literal
+from datetime import datetime
 
 from rqmail.clock import Clock, from_epoch_ms, monotonic
 from rqmail.errors import NotFoundError
 from rqmail.estimate import Backlog, backlog_done_on
+from rqmail.explaining import explanation, problems
 from rqmail.models import counts
 from rqmail.models.base import borrowed
 from rqmail.models.counts import SenderCounts
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
 from rqmail.models.message import MessageStatus
-from rqmail.queues import MAIL, MAIL_HIGH, MailQueues
+from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
 from rqmail.ratelimit.usage import Usage, WindowUsage
+from rqmail.standing import Budget, Machinery, SenderStatus, Sentence, State, Status, WindowView
 
-#: Mail that has been due for this long while nothing dispatches or works is a problem, not a moment's delay.
-PATIENCE = timedelta(seconds=60)
 #: From this share of a budget on a mailbox is called near its limit.
 NEAR = 0.9
 
 #: Counting the past may take a twentieth of a process's time; below this many seconds it is not worth a thought.
 _SHARE = 20
 _CHEAP_SECONDS = 0.05
-
-_FOREVER = timedelta(days=365)
-
-Source = Literal["default", "override"]
-State = Literal["ok", "near", "limited", "paused", "unknown"]
-
-
-class Sentence(str):
-    """A sentence in English that also tells what it says, for whoever speaks to people in another language.
-
-    ``code`` names the sentence, ``values`` is what fills it in: numbers, moments, durations, names.
-    """
-
-    code: str
-    values: dict[str, Any]
-
-    def __new__(cls, code: str, text: str, **values: Any) -> Sentence:
-        """Make the sentence ``text``."""
-        made = super().__new__(cls, text)
-        made.code = code
-        made.values = values
-        return made
-
-
-@dataclass(frozen=True, slots=True)
-class WindowView:
-    """One limit of a mailbox: its value and where that comes from, and what is used of it.
-
-    ``used`` is what the limiter holds against the limit: the larger of ``bucket`` (the calendar minute or UTC day) and
-    ``rolling`` (the last 60 s or 24 h, absent with fixed windows).
-    """
-
-    limit: int
-    source: Source
-    used: int
-    remaining: int
-    bucket: int
-    rolling: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What one mailbox may still send. ``known`` is false when Redis could not tell: then mail goes out uncounted."""
-
-    known: bool
-    per_minute: WindowView
-    recipients_per_day: WindowView
-    in_flight: int
-    in_flight_limit: int
-    paused_until: datetime | None
-    pause_reason: str | None
-    next_free_on: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class SenderStatus:
-    """One sender's mail.
-
-    ``waiting`` is wanted by now and not finished, ``deferred`` the part of it that is held back (no budget, a pause, a
-    later try), ``scheduled_later`` is not wanted yet. ``done_on`` estimates when the backlog is through, ``None`` when
-    there is none or nobody can tell. ``budget`` is absent where the mail leaves without one (SendGrid).
-    """
-
-    key: str
-    address: str | None
-    state: State
-    messages: dict[str, int]
-    waiting: int
-    waiting_recipients: int
-    deferred: int
-    scheduled_later: int
-    oldest_waiting_on: datetime | None
-    next_on: datetime | None
-    done_on: datetime | None
-    explanation: Sentence
-    budget: Budget | None
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerView:
-    """One worker as it last reported itself."""
-
-    name: str
-    state: str
-    queues: tuple[str, ...]
-    last_heartbeat: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something a person should know: an ``error`` keeps mail from going out, a ``warning`` does not."""
-
-    level: Literal["error", "warning"]
-    text: Sentence
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """Everything at one moment; ``mailboxes`` and ``tenants`` by key, ``messages`` by status over all senders."""
-
-    now: datetime
-    messages: dict[str, int]
-    mailboxes: dict[str, SenderStatus]
-    tenants: dict[str, SenderStatus]
-    default: SenderStatus
-    queues: dict[str, int]
-    workers: tuple[WorkerView, ...]
-    last_tick_on: datetime | None
-    oldest_waiting_on: datetime | None
-    redis: Literal["ok", "unreachable", "misconfigured"]
-    problems: tuple[Problem, ...]
-
-    @property
-    def is_wrong(self) -> bool:
-        """Whether something keeps mail from going out."""
-        return any(problem.level == "error" for problem in self.problems)
-
-
-@dataclass(frozen=True, slots=True)
-class _Machinery:
-    """What carries the mail, at one moment."""
-
-    redis: Literal["ok", "unreachable", "misconfigured"]
-    redis_text: str
-    queues: dict[str, int]
-    workers: tuple[WorkerView, ...]
-    last_tick_on: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +98,7 @@ class Overview:
             last_tick_on=machinery.last_tick_on,
             oldest_waiting_on=min(oldest, default=None),
             redis=machinery.redis,
-            problems=tuple(_problems(machinery, statuses, total, min(oldest, default=None), now)),
+            problems=tuple(problems(machinery, statuses, total, min(oldest, default=None), now)),
         )
 
     def mailbox(self, key: str) -> SenderStatus:
@@ -284,15 +156,15 @@ class Overview:
             counted.setdefault(name, SenderCounts()).by_status.update(by_status)
         return counted
 
-    def _machinery(self) -> _Machinery:
+    def _machinery(self) -> Machinery:
         health = self._limiter.health()
         if health.state != "ok":
-            return _Machinery(health.state, health.text, {}, (), None)
-        workers = tuple(WorkerView(w.name, w.state, w.queues, w.last_heartbeat) for w in self._queues.workers())
-        return _Machinery("ok", "", self._queues.depth(), workers, self._queues.last_tick())
+            return Machinery(health.state, health.text, {}, (), None)
+        workers = tuple(self._queues.workers())
+        return Machinery("ok", "", self._queues.depth(), workers, self._queues.last_tick())
 
     def _statuses(
-        self, known: dict[str, _Known], counted: dict[str, SenderCounts], machinery: _Machinery, now: datetime
+        self, known: dict[str, _Known], counted: dict[str, SenderCounts], machinery: Machinery, now: datetime
     ) -> dict[str, SenderStatus]:
         usages = self._limiter.usage({k.budget_key: k.limits for k in known.values() if k.budget_key and k.limits})
         shared: dict[str, Backlog] = {}
@@ -345,7 +217,7 @@ def _sender_status(
     counted: SenderCounts,
     budget: Budget | None,
     shared: Backlog,
-    machinery: _Machinery,
+    machinery: Machinery,
     now: datetime,
 ) -> SenderStatus:
     deferred = counted.put_off
@@ -374,7 +246,7 @@ def _sender_status(
         oldest_waiting_on=counted.oldest,
         next_on=counted.next_on,
         done_on=done_on,
-        explanation=_explanation(counted, budget, done_on, machinery, now),
+        explanation=explanation(counted, budget, done_on, machinery, now),
         budget=budget,
     )
 
@@ -398,151 +270,3 @@ def _state(budget: Budget | None) -> State:
     if any(window.remaining == 0 for window in windows):
         return "limited"
     return "near" if any(window.used >= NEAR * window.limit for window in windows) else "ok"
-
-
-# --- in plain words ------------------------------------------------------------------------------------------------
-
-
-def _explanation(
-    counted: SenderCounts, budget: Budget | None, done_on: datetime | None, machinery: _Machinery, now: datetime
-) -> Sentence:
-    """Say what the sender's mail waits for, the most stubborn obstacle first."""
-    if not counted.backlog:
-        if counted.later and counted.next_on is not None:
-            text = f"Nothing is due. The next of {counted.later:,} goes out {_when(counted.next_on, now)}."
-            return Sentence("later", text, later=counted.later, next_on=counted.next_on)
-        return Sentence("nothing", "Nothing is waiting.")
-    waiting = counted.backlog
-    many = _messages(waiting)
-    if machinery.redis != "ok":
-        text = f"{many}: Redis is {machinery.redis}, so nothing can be handed to the workers."
-        return Sentence("redis", text, waiting=waiting)
-    if budget is not None and budget.paused_until is not None:
-        until = _until(budget.paused_until, now)
-        text = f"{many}: the mailbox is paused {until} ({budget.pause_reason or 'no reason given'})."
-        return Sentence(
-            "paused", text, waiting=waiting, until=_end(budget.paused_until, now), reason=budget.pause_reason or ""
-        )
-    stopped = _stopped(machinery, counted.oldest, now)
-    if stopped:
-        return Sentence("stopped", f"{many}: {stopped[0]}", waiting=waiting, because=stopped[0])
-    if budget is not None and budget.recipients_per_day.remaining == 0:
-        day = budget.recipients_per_day
-        text = (
-            f"{many}: the day's budget is used up ({day.used:,} of {day.limit:,} recipients);"
-            f" the next place comes free {_when(budget.next_free_on, now)}.{_done(done_on, now)}"
-        )
-        return Sentence(
-            "day", text, waiting=waiting, used=day.used, limit=day.limit, next_on=budget.next_free_on, done_on=done_on
-        )
-    if budget is not None and budget.per_minute.remaining == 0:
-        minute = budget.per_minute
-        text = (
-            f"{many}: the minute's budget is used up ({minute.used} of {minute.limit} calls);"
-            f" the next place comes free {_when(budget.next_free_on, now)}.{_done(done_on, now)}"
-        )
-        return Sentence(
-            "minute",
-            text,
-            waiting=waiting,
-            used=minute.used,
-            limit=minute.limit,
-            next_on=budget.next_free_on,
-            done_on=done_on,
-        )
-    in_hand = counted.by_status.get("QUEUED", 0) + counted.by_status.get("SENDING", 0)
-    if counted.put_off and not counted.due and not in_hand:
-        why = ", ".join(f"{number} {reason}" for reason, number in sorted(counted.reasons.items()))
-        text = f"{many}: put off ({why or 'for a later try'}); the next try is {_when(counted.next_on, now)}."
-        return Sentence("put-off", text, waiting=waiting, reasons=counted.reasons, next_on=counted.next_on)
-    text = f"{many}: {in_hand} are being sent now, {counted.due} are next.{_done(done_on, now)}"
-    return Sentence("going", text, waiting=waiting, in_hand=in_hand, due=counted.due, done_on=done_on)
-
-
-def _stopped(machinery: _Machinery, oldest: datetime | None, now: datetime) -> list[Sentence]:
-    """Say which part of the machinery stands still while mail is overdue."""
-    if machinery.redis != "ok" or oldest is None or now - oldest < PATIENCE:
-        return []
-    reasons = []
-    if machinery.last_tick_on is None:
-        reasons.append(Sentence("no-tick", "no dispatch has run today; is `rqmail scheduler` running?"))
-    elif now - machinery.last_tick_on > PATIENCE:
-        age = now - machinery.last_tick_on
-        text = f"the last dispatch was {_ago(age)} ago; is `rqmail scheduler` running?"
-        reasons.append(Sentence("old-tick", text, age=age))
-    if not any({MAIL, MAIL_HIGH} & set(worker.queues) for worker in machinery.workers):
-        reasons.append(Sentence("no-worker", "no worker listens for mail; start `rqmail worker`."))
-    return reasons
-
-
-def _problems(
-    machinery: _Machinery,
-    statuses: dict[str, SenderStatus],
-    total: Counter[str],
-    oldest: datetime | None,
-    now: datetime,
-) -> list[Problem]:
-    found = []
-    if machinery.redis == "misconfigured":
-        text = f"Redis refuses us: {machinery.redis_text}"
-        found.append(Problem("error", Sentence("redis-refuses", text, detail=machinery.redis_text)))
-    elif machinery.redis == "unreachable":
-        text = f"Redis cannot be reached: {machinery.redis_text}"
-        found.append(Problem("error", Sentence("redis-away", text, detail=machinery.redis_text)))
-    for stopped in _stopped(machinery, oldest, now):
-        text = stopped[0].upper() + stopped[1:]
-        found.append(Problem("error", Sentence(stopped.code, text, **stopped.values)))
-    for name, status in statuses.items():
-        if status.budget is not None and status.budget.paused_until is not None:
-            until = _until(status.budget.paused_until, now)
-            reason = status.budget.pause_reason or ""
-            text = f"{name} is paused {until} ({reason}); {_messages(status.waiting).lower()}."
-            values = {
-                "name": name,
-                "until": _end(status.budget.paused_until, now),
-                "reason": reason,
-                "waiting": status.waiting,
-            }
-            found.append(Problem("warning", Sentence("sender-paused", text, **values)))
-    if total["UNKNOWN"]:
-        text = f"{total['UNKNOWN']} messages may or may not have been sent and need a decision."
-        found.append(Problem("warning", Sentence("undecided", text, number=total["UNKNOWN"])))
-    if total["ERROR"]:
-        text = f"{total['ERROR']} messages could not be sent; `rqmail message list --status ERROR`."
-        found.append(Problem("warning", Sentence("failed", text, number=total["ERROR"])))
-    return found
-
-
-def _messages(number: int) -> str:
-    return "1 message waits" if number == 1 else f"{number:,} messages wait"
-
-
-def _done(done_on: datetime | None, now: datetime) -> str:
-    return "" if done_on is None or done_on <= now else f" All of it is through {_when(done_on, now, about=True)}."
-
-
-def _when(moment: datetime | None, now: datetime, *, about: bool = False) -> str:
-    if moment is None or moment <= now:
-        return "now"
-    return f"in {'about ' if about else ''}{_ago(moment - now)} ({_clock(moment, now)} UTC)"
-
-
-def _until(moment: datetime, now: datetime) -> str:
-    return "until it is resumed" if _end(moment, now) is None else f"until {_clock(moment, now)} UTC"
-
-
-def _end(paused_until: datetime, now: datetime) -> datetime | None:
-    """Answer when a pause ends, ``None`` where it was made to last until somebody ends it."""
-    return None if paused_until - now > _FOREVER / 2 else paused_until
-
-
-def _clock(moment: datetime, now: datetime) -> str:
-    return f"{moment:%H:%M:%S}" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M}"
-
-
-def _ago(delta: timedelta) -> str:
-    seconds = max(1, round(delta.total_seconds()))
-    for size, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{round(seconds / size)} {unit}"
-    return f"{seconds} s"

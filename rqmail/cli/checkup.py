@@ -10,12 +10,12 @@ from urllib.parse import quote
 from rqmail.bootstrap import Application, application
 from rqmail.cli.errors import explained
 from rqmail.errors import MailError, SettingsError
+from rqmail.explaining import PATIENCE
 from rqmail.mailers.entra import Entra
 from rqmail.mailers.entra_app import EntraApp
 from rqmail.mailers.factory import graph_scope
 from rqmail.mailers.transport import Transport
 from rqmail.models.migrate import pending
-from rqmail.overview import PATIENCE
 from rqmail.queues import MAIL, MAIL_HIGH
 
 _TIMEOUT_SECONDS = 10.0

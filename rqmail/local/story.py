@@ -29,11 +29,11 @@ from rqmail.local.view import Outcome, Progress
 from rqmail.models.counts import statuses_of
 from rqmail.models.message import FINAL
 from rqmail.models.migrate import migrate
-from rqmail.overview import Status
 from rqmail.sandbox.client import SandboxControl
 from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID
 from rqmail.scheduler import register_ticks
 from rqmail.settings import PREFIX, Settings, load_settings
+from rqmail.standing import Status
 from rqmail.terminal import console
 
 _START_SECONDS = 30.0

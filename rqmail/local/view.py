@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rqmail.board import bar, board
-from rqmail.overview import Status
+from rqmail.standing import Status
 from rqmail.terminal import moment, plain, table
 
 _BAR_WIDTH = 24

@@ -19,10 +19,9 @@ from rqmail.ratelimit.limiter import Denial, MailRateLimiter, Reservation
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.limits import mailbox_key as normal_key
 
-#: Waiting for a free place in flight: first this long, then twice as long each time, never longer than the last. A busy
-#: lane takes a place again within some 10 ms of freeing it: whoever looks seldom never finds it free.
-_FIRST_WAIT_SECONDS = 0.02
-_LONGEST_WAIT_SECONDS = 0.05
+#: How often a waiting mail looks for a free place in flight. A busy lane takes its place again within a few milliseconds
+#: of freeing it: whoever looks seldom never finds it free.
+_LOOK_AGAIN_SECONDS = 0.01
 
 
 class RateLimitedGraphMailer:
@@ -74,16 +73,16 @@ class RateLimitedGraphMailer:
         return receipt
 
     def _reserve(self, recipient_count: int) -> Reservation:
-        waited, wait = 0.0, _FIRST_WAIT_SECONDS
+        waited = 0.0
         while True:
             answer = self._limiter.check_and_reserve(self._mailbox_key, recipient_count, self._limits)
             if not isinstance(answer, Denial):
                 return answer
             if answer.reason != "in_flight" or waited >= self._busy_wait_seconds:
                 raise self._refusal(answer, recipient_count)
-            wait = min(wait, self._busy_wait_seconds - waited)
+            wait = min(_LOOK_AGAIN_SECONDS, self._busy_wait_seconds - waited)
             self._sleep(wait)
-            waited, wait = waited + wait, min(wait * 2, _LONGEST_WAIT_SECONDS)
+            waited += wait
 
     def _refusal(self, denial: Denial, recipient_count: int) -> MailError:
         if denial.never:

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from rqmail.access import Scope
 from rqmail.bootstrap import Application
 from rqmail.metrics import BUCKETS, Sample, bound_text
-from rqmail.overview import SenderStatus, Status
+from rqmail.standing import SenderStatus, Status
 from rqmail.web.auth import require
 from rqmail.web.context import application
 

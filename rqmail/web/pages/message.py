@@ -14,7 +14,7 @@ from rqmail.changes import Changes
 from rqmail.errors import ConflictError, NotFoundError
 from rqmail.messages import Decision, MessageView
 from rqmail.models.message import MessageStatus
-from rqmail.overview import SenderStatus
+from rqmail.standing import SenderStatus
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages.language import say

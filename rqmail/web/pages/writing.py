@@ -12,7 +12,8 @@ from markupsafe import Markup, escape
 
 from rqmail.jsonable import as_json
 from rqmail.models.message import MessageStatus
-from rqmail.overview import NEAR, Sentence, WindowView
+from rqmail.overview import NEAR
+from rqmail.standing import Sentence, WindowView
 from rqmail.web.context import application, principal
 from rqmail.web.pages.catalogue import TEXTS
 from rqmail.web.pages.language import say, say_count, write_number

@@ -1,0 +1,124 @@
+"""How things stand: what is told about the mail, its senders and what carries it. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from rqmail.queues import WorkerState
+
+Source = Literal["default", "override"]
+State = Literal["ok", "near", "limited", "paused", "unknown"]
+
+
+class Sentence(str):
+    """A sentence in English that also tells what it says, for whoever speaks to people in another language.
+
+    ``code`` names the sentence, ``values`` is what fills it in: numbers, moments, durations, names.
+    """
+
+    code: str
+    values: dict[str, Any]
+
+    def __new__(cls, code: str, text: str, **values: Any) -> Sentence:
+        """Make the sentence ``text``."""
+        made = super().__new__(cls, text)
+        made.code = code
+        made.values = values
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class WindowView:
+    """One limit of a mailbox: its value and where that comes from, and what is used of it.
+
+    ``used`` is what the limiter holds against the limit: the larger of ``bucket`` (the calendar minute or UTC day) and
+    ``rolling`` (the last 60 s or 24 h, absent with fixed windows).
+    """
+
+    limit: int
+    source: Source
+    used: int
+    remaining: int
+    bucket: int
+    rolling: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one mailbox may still send. ``known`` is false when Redis could not tell: then mail goes out uncounted."""
+
+    known: bool
+    per_minute: WindowView
+    recipients_per_day: WindowView
+    in_flight: int
+    in_flight_limit: int
+    paused_until: datetime | None
+    pause_reason: str | None
+    next_free_on: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SenderStatus:
+    """One sender's mail.
+
+    ``waiting`` is wanted by now and not finished, ``deferred`` the part of it that is held back (no budget, a pause, a
+    later try), ``scheduled_later`` is not wanted yet. ``done_on`` estimates when the backlog is through, ``None`` when
+    there is none or nobody can tell. ``budget`` is absent where the mail leaves without one (SendGrid).
+    """
+
+    key: str
+    address: str | None
+    state: State
+    messages: dict[str, int]
+    waiting: int
+    waiting_recipients: int
+    deferred: int
+    scheduled_later: int
+    oldest_waiting_on: datetime | None
+    next_on: datetime | None
+    done_on: datetime | None
+    explanation: Sentence
+    budget: Budget | None
+
+
+@dataclass(frozen=True, slots=True)
+class Machinery:
+    """What carries the mail, at one moment."""
+
+    redis: Literal["ok", "unreachable", "misconfigured"]
+    redis_text: str
+    queues: dict[str, int]
+    workers: tuple[WorkerState, ...]
+    last_tick_on: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something a person should know: an ``error`` keeps mail from going out, a ``warning`` does not."""
+
+    level: Literal["error", "warning"]
+    text: Sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Everything at one moment; ``mailboxes`` and ``tenants`` by key, ``messages`` by status over all senders."""
+
+    now: datetime
+    messages: dict[str, int]
+    mailboxes: dict[str, SenderStatus]
+    tenants: dict[str, SenderStatus]
+    default: SenderStatus
+    queues: dict[str, int]
+    workers: tuple[WorkerState, ...]
+    last_tick_on: datetime | None
+    oldest_waiting_on: datetime | None
+    redis: Literal["ok", "unreachable", "misconfigured"]
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether something keeps mail from going out."""
+        return any(problem.level == "error" for problem in self.problems)

@@ -19,8 +19,8 @@ from rqmail.ratelimit.limiter import Denial, MailRateLimiter, Reservation
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.limits import mailbox_key as normal_key
 
-#: How often a waiting mail looks for a free place in flight. A busy lane takes its place again within a few milliseconds
-#: of freeing it: whoever looks seldom never finds it free.
+#: How often a waiting mail looks for a free place in flight. A busy lane takes its place again a few milliseconds after
+#: it freed it: whoever looks seldom never finds it free.
 _LOOK_AGAIN_SECONDS = 0.01
 
 

@@ -1,14 +1,15 @@
 """A thousand mailboxes at their full budget on this one machine: three minutes, Graph answering after 300 ms.
 
 Each mailbox may make 25 calls in each of the three minutes. The figure is what the sink saw in the 180 s from the first
-call on, over 25 × mailboxes × 3. The limiter's minute is exact when it grants a call; on its way to the sink one call
-overtakes another by as much as this busy machine makes them wait, hence the jitter allowed in what the sink counts.
+call on, over 25 × mailboxes × 3. Whether a
+mailbox was over budget is judged by the calls as they arrive at the sink.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
@@ -46,10 +47,7 @@ def run(quick: bool) -> list[Row]:
             NAME, f"messages accepted within {seconds} s", seen["callsWithin"], "messages", reference=budget,
             at_least=0.98, note=f"{used}; {seen['callsWithin'] / seconds:.0f} a second",
         ),
-        Row.judged(
-            NAME, f"most calls of one mailbox in any {60 - JITTER:g} s, as they arrived", seen["mostInWindow"], "calls",
-            at_most=PER_MINUTE, note=_shortest(seen["shortestOver"]),
-        ),
+        *_over_budget(seen),
         Row.judged(NAME, "most calls of one mailbox at once", seen["mostInFlight"], "calls", at_most=3),
         Row.judged(NAME, "times the limiter could not ask Redis and let pass", open_calls, "times"),
         Row.judged(
@@ -59,7 +57,7 @@ def run(quick: bool) -> list[Row]:
     ]  # fmt: skip
 
 
-def _watch(parts: System, seconds: int) -> dict[str, float]:
+def _watch(parts: System, seconds: int) -> dict[str, Any]:
     """Let time pass, telling how far it is, and answer the sink's counts."""
     deadline = time.monotonic() + 60
     while not (seen := parts.sink())["calls"]:
@@ -76,8 +74,18 @@ def _watch(parts: System, seconds: int) -> dict[str, float]:
     return parts.sink(within=seconds, window=60 - JITTER, limit=PER_MINUTE)
 
 
-def _shortest(seconds: float | None) -> str:
-    return "" if seconds is None else f"{PER_MINUTE + 1} calls of one mailbox arrived in no less than {seconds:.2f} s"
+def _over_budget(seen: dict[str, Any]) -> list[Row]:
+    """Judge by the minute as calls arrive, nothing allowed for; how much jitter would explain a miss stands beside it."""
+    rows = []
+    if seen["shortestOver"] is not None:
+        rows.append(
+            Row.judged(
+                NAME, f"shortest time in which {PER_MINUTE + 1} calls of one mailbox arrived", seen["shortestOver"], "s",
+                at_least=60, note="below it, one mailbox was over its minute as the sink saw it",
+            )
+        )  # fmt: skip
+    window = f"most calls of one mailbox in any {60 - JITTER:g} s, as they arrived"
+    return [*rows, Row.judged(NAME, window, seen["mostInWindow"], "calls", note=f"with {JITTER:g} s of jitter allowed")]
 
 
 def _memory() -> dict[str, list[float]]:

@@ -1,8 +1,7 @@
 """A thousand mailboxes at their full budget on this one machine: three minutes, Graph answering after 300 ms.
 
 Each mailbox may make 25 calls in each of the three minutes. The figure is what the sink saw in the 180 s from the first
-call on, over 25 × mailboxes × 3. Whether a
-mailbox was over budget is judged by the calls as they arrive at the sink.
+call on, over 25 × mailboxes × 3. Whether a mailbox was over budget is judged by the calls as they arrive at the sink.
 """
 
 from __future__ import annotations
@@ -75,13 +74,13 @@ def _watch(parts: System, seconds: int) -> dict[str, Any]:
 
 
 def _over_budget(seen: dict[str, Any]) -> list[Row]:
-    """Judge by the minute as calls arrive, nothing allowed for; how much jitter would explain a miss stands beside it."""
+    """Judge by the minute as calls arrive, nothing allowed for; the count with some jitter stands beside it."""
     rows = []
     if seen["shortestOver"] is not None:
         rows.append(
             Row.judged(
-                NAME, f"shortest time in which {PER_MINUTE + 1} calls of one mailbox arrived", seen["shortestOver"], "s",
-                at_least=60, note="below it, one mailbox was over its minute as the sink saw it",
+                NAME, f"shortest time in which {PER_MINUTE + 1} calls of one mailbox arrived",
+                seen["shortestOver"], "s", at_least=60, note="below it, one mailbox was over its minute as the sink saw it",
             )
         )  # fmt: skip
     window = f"most calls of one mailbox in any {60 - JITTER:g} s, as they arrived"

@@ -80,7 +80,8 @@ def _over_budget(seen: dict[str, Any]) -> list[Row]:
         rows.append(
             Row.judged(
                 NAME, f"shortest time in which {PER_MINUTE + 1} calls of one mailbox arrived",
-                seen["shortestOver"], "s", at_least=60, note="below it, one mailbox was over its minute as the sink saw it",
+                seen["shortestOver"], "s", at_least=60,
+                note="below it, a mailbox was over its minute as the sink saw it",
             )
         )  # fmt: skip
     window = f"most calls of one mailbox in any {60 - JITTER:g} s, as they arrived"

@@ -24,6 +24,12 @@ from support.databases import (
 )
 
 
+@pytest.fixture(autouse=True)
+def logging_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Building an application sets up logging for the whole process, for good; tests that listen to it come after."""
+    monkeypatch.setattr("rqmail.logs.configure", lambda _log_format: None)
+
+
 @pytest.fixture
 def clock() -> MovableClock:
     """A clock that stands still until the test moves it."""

@@ -26,7 +26,6 @@ def application(
     sqlite_database: BoundDatabase, redis_url: str, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Application]:
     settings = Settings(_env_file=None, database_url=sqlite_database.url, redis_url=redis_url)
-    monkeypatch.setattr("rqmail.logs.configure", lambda _: None)
     application = bootstrap.build(settings, clock)
     monkeypatch.setattr("rqmail.cli.token.application", lambda: application)
     yield application

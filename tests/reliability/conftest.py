@@ -22,12 +22,6 @@ def sandbox_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox
         yield sandbox
 
 
-@pytest.fixture(autouse=True)
-def logging_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep an application from configuring logging for the tests after this one too."""
-    monkeypatch.setattr("rqmail.logs.configure", lambda _: None)
-
-
 @pytest.fixture
 def running(
     sandbox_server: Sandbox, sqlite_database: BoundDatabase, redis_url: str, monkeypatch: pytest.MonkeyPatch

@@ -19,9 +19,8 @@ from web.asking import ADMIN_TOKEN
 
 
 @pytest.fixture
-def settings(database: BoundDatabase, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(database: BoundDatabase, redis_url: str) -> Settings:
     """The settings of an installation with an admin token and a key for secrets."""
-    monkeypatch.setattr("rqmail.logs.configure", lambda _: None)  # it would hold for the tests after these too
     return Settings(
         _env_file=None,
         database_url=database.url,

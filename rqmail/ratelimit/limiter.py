@@ -6,6 +6,7 @@ import os
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import structlog
@@ -23,7 +24,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from rqmail.clock import Clock, monotonic, to_epoch_ms, utc_now
+from rqmail.clock import Clock, monotonic, utc_now
 from rqmail.errors import InvalidInputError
 from rqmail.ratelimit import scripts
 from rqmail.ratelimit.breaker import Breaker
@@ -101,14 +102,15 @@ class MailRateLimiter:
 
     Fails open: whatever Redis does wrong, a mail goes out uncounted and ``mail.rateLimit.redisError`` is logged. One
     limiter serves all threads of a process, connects at first use and may be forked. ``on_fail_open`` hears of every
-    reservation that was granted uncounted; what was sent on them is counted once Redis answers again.
+    reservation that was granted uncounted; what was sent on them is counted once Redis answers again. A ``clock``
+    (tests, simulations) answers an aware datetime or milliseconds since 1970 and replaces the server's time.
     """
 
     def __init__(
         self,
         redis: Redis,
         window: Window = "rolling",
-        clock: Clock | None = None,
+        clock: Clock | Callable[[], float] | None = None,
         history: SendHistory | None = None,
         *,
         lease_ms: int = LEASE_MS,
@@ -133,7 +135,7 @@ class MailRateLimiter:
         cls,
         redis_url: str,
         window: Window = "rolling",
-        clock: Clock | None = None,
+        clock: Clock | Callable[[], float] | None = None,
         history: SendHistory | None = None,
         *,
         lease_ms: int = LEASE_MS,
@@ -395,10 +397,10 @@ class MailRateLimiter:
         """Answer the handed-in moment as a script wants it, or nothing: then the server takes its own."""
         if self._clock is None:
             return ()
-        return (b"%.3f" % (self._clock().timestamp() * 1000),)
+        return (b"%.3f" % _to_ms(self._clock()),)
 
     def _now_ms(self) -> int:
-        return to_epoch_ms((self._clock or utc_now)())
+        return int(_to_ms((self._clock or utc_now)()))
 
     def _usage(self, key: str, limits: RateLimits, reply: str) -> Usage:
         if not reply.startswith("ok"):
@@ -478,6 +480,10 @@ class _HeldBackError(ConnectionError):
 
     def __str__(self) -> str:
         return "did not answer a moment ago, not asked again yet"
+
+
+def _to_ms(moment: datetime | float) -> float:
+    return moment.timestamp() * 1000 if isinstance(moment, datetime) else moment
 
 
 def _denial(reply: str | bytes) -> Denial:

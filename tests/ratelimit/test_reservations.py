@@ -283,3 +283,12 @@ def test_forty_eight_lanes_of_one_process_share_one_limiter(redis_client, valkey
         answers = list(lanes.map(lambda _: limiter.check_and_reserve(MAILBOX, 1, limits), range(200)))
     limiter.close()
     assert sum(isinstance(answer, Reservation) for answer in answers) == 25
+
+
+def test_a_clock_may_answer_in_milliseconds_too(redis_client):
+    moments = iter([1_700_000_000_000.0, 1_700_000_059_999, 1_700_000_060_000])
+    limiter = MailRateLimiter(redis_client, clock=lambda: next(moments))
+    limits = RateLimits(per_minute=1)
+    assert limiter.check_and_reserve(MAILBOX, 1, limits).granted_ms == 1_700_000_000_000
+    assert limiter.check_and_reserve(MAILBOX, 1, limits).retry_after_ms == 1
+    assert limiter.check_and_reserve(MAILBOX, 1, limits).granted_ms == 1_700_000_060_000

@@ -15,8 +15,8 @@ A tour, in the order in which it is easiest read:
 7. ``bootstrap.py``: how all of that is put together; ``jobs/mail.py``: what RQ calls; ``scheduler.py``, ``worker.py``:
    the processes.
 8. ``intake.py`` and ``importing.py``: mail comes in; ``changes.py``: every change a person makes, audited, over
-   ``administration.py``, ``messages.py`` and ``access.py``; ``overview.py`` and ``explaining.py``: what is seen, and why
-   nothing goes out. ``cli/`` and ``web/`` are the doors to them.
+   ``administration.py``, ``messages.py`` and ``access.py``; ``overview.py`` and ``explaining.py``: what is seen, and
+   why nothing goes out. ``cli/`` and ``web/`` are the doors to them.
 9. ``sandbox/``: a Microsoft Graph and Entra of our own, to run and test against without a tenant.
 
 From Python::

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import structlog
@@ -170,15 +170,33 @@ class _Run:
         mailbox = self._mailboxes[key]
         while not (self._over.is_set() or lanes.stopping.is_set() or lanes.monotonic() > self._deadline):
             with self._lock:
-                if mailbox.begun:
-                    self.sent_off += 1
-                    return mailbox.begun.popleft()
+                message = mailbox.begun.popleft() if mailbox.begun else None
                 # As many as the mailbox may have in flight: they all go in a moment, and one statement does for them.
-                candidates = [mailbox.pending.popleft() for _ in range(min(mailbox.in_flight, len(mailbox.pending)))]
-            if not candidates:
+                room = 0 if message is not None else min(mailbox.in_flight, len(mailbox.pending))
+                candidates = [mailbox.pending.popleft() for _ in range(room)]
+            if message is not None and self._is_ours_for_long(message):
+                with self._lock:
+                    self.sent_off += 1
+                return message
+            if message is None and not candidates:
                 return None
-            self._begin(mailbox, candidates)
+            if candidates:
+                self._begin(mailbox, candidates)
         return None
+
+    def _is_ours_for_long(self, message: Message) -> bool:
+        """Say whether a message that is begun may still be sent; one that may not is put back, if it is still ours.
+
+        Where the machine slept meanwhile, recovery may have found it and another worker may have it by now.
+        """
+        latest = message.lease_until and message.lease_until - self._lanes.lease / 2
+        if latest is not None and self._lanes.clock() < latest:
+            return True
+        back = patiently(lambda: Message.put_back_unsent([message.id], self._claim))
+        with self._lock:
+            self.put_back += len(back)
+            self.lost += 1 - len(back)
+        return False
 
     def _begin(self, mailbox: _Mailbox, candidates: list[Message]) -> None:
         """Move messages to SENDING, and those that are too late to EXPIRED."""
@@ -187,18 +205,21 @@ class _Run:
         for late in (m for m in candidates if m not in in_time):
             patiently(lambda late=late: Message.expire(late.id))  # type: ignore[misc]
         ids = [m.id for m in in_time]
-        started = patiently(lambda: self._start(ids))
+        started, lease_until = patiently(lambda: self._start(ids))
         if missing := [message_id for message_id in ids if message_id not in started]:
             # Another has them, unless the database took our word and its answer was lost: then nobody is at them.
             patiently(lambda: Message.put_back_unsent(missing, self._claim))
         with self._lock:
             self.lost += len(missing)
-            mailbox.begun.extend(m for m in in_time if m.id in started)
+            for message in (m for m in in_time if m.id in started):
+                message.lease_until = lease_until
+                mailbox.begun.append(message)
 
-    def _start(self, ids: list[str]) -> set[str]:
+    def _start(self, ids: list[str]) -> tuple[set[str], datetime]:
         """Count the lease from when it is written: the database may have been away since this was first tried."""
         now = self._lanes.clock()
-        return Message.start_sending(ids, claim=self._claim, now=now, lease_until=now + self._lanes.lease)
+        lease_until = now + self._lanes.lease
+        return Message.start_sending(ids, claim=self._claim, now=now, lease_until=lease_until), lease_until
 
     def _leave(self, key: str) -> None:
         """Put a mailbox's messages back untouched: it rests, or the job is over."""

@@ -291,3 +291,38 @@ def test_mail_of_a_sender_nobody_knows_reaches_the_service_which_says_so(databas
     monkeypatch.setattr(Service, "send", lambda self, message, contents=None: self.order.append(message.id))
     lanes.send(ids)
     assert sorted(service.order) == sorted(ids)
+
+
+def test_a_message_begun_before_the_machine_slept_is_not_sent_when_it_wakes(database, lanes, service, clock):
+    first, second, third = queued(*["mailbox:m0"] * 3)
+
+    def during(message: Message) -> None:
+        clock.advance(LEASE * 0.6)
+
+    service.during = during
+    one_lane = Lanes(
+        service, KnownSenders(), clock, width=1, lease=LEASE, start_within_seconds=10, monotonic=lambda: 0.0
+    )
+    report = one_lane.send([first, second, third])
+    assert second not in service.order, "it was begun together with the first, and its lease may not hold any more"
+    assert reloaded(second).status == S.SCHEDULED
+    assert reloaded(second).attempts == reloaded(second).deferrals == 0
+    assert report == LanesReport(sent_off=2, put_back=1, lost=0)
+
+
+def test_what_another_has_by_then_is_left_to_it(database, lanes, service, clock):
+    first, second = queued(*["mailbox:m0"] * 2)
+
+    def during(message: Message) -> None:
+        clock.advance(LEASE * 2)
+        with borrowed():
+            Message.update(status=S.SENDING.value, claim="another").where(Message.id == second).execute()
+
+    service.during = during
+    one_lane = Lanes(
+        service, KnownSenders(), clock, width=1, lease=LEASE, start_within_seconds=10, monotonic=lambda: 0.0
+    )
+    report = one_lane.send([first, second])
+    assert service.order == [first]
+    assert (reloaded(second).status, reloaded(second).claim) == (S.SENDING, "another")
+    assert report == LanesReport(sent_off=1, put_back=0, lost=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import peewee
-from playhouse.pool import MaxConnectionsExceeded, PooledPostgresqlDatabase, PooledSqliteDatabase
+from playhouse.pool import MaxConnectionsExceeded, PooledDatabase, PooledPostgresqlDatabase, PooledSqliteDatabase
 
 from rqmail.errors import InvalidInputError
 
@@ -30,6 +31,7 @@ AWAY_ERRORS = (peewee.OperationalError, peewee.InterfaceError, MaxConnectionsExc
 _T = TypeVar("_T")
 
 _slots = threading.BoundedSemaphore(1)
+_owner = os.getpid()
 
 
 class _SqlitePool(PooledSqliteDatabase):  # type: ignore[misc]
@@ -57,7 +59,7 @@ def connect(url: str, *, max_connections: int | None = None) -> peewee.Database:
 
     SQLite runs in WAL mode with full durability: a power cut must not forget that a send was begun.
     """
-    global _slots  # noqa: PLW0603 - the pool and its turnstile change together, here only
+    global _owner, _slots  # noqa: PLW0603 - the pool, its owner and its turnstile change together, here only
     kind = "sqlite" if url.startswith("sqlite:///") else "postgresql"
     limit = max_connections or MAX_CONNECTIONS[kind]
     database: peewee.Database
@@ -85,9 +87,17 @@ def connect(url: str, *, max_connections: int | None = None) -> peewee.Database:
             connect_timeout=5,
             options="-c TimeZone=UTC -c statement_timeout=60000",
         )
+    _close_former()
     db.initialize(database)
+    _owner = os.getpid()
     _slots = threading.BoundedSemaphore(limit)
     return database
+
+
+def _close_former() -> None:
+    """Close the idle connections of the pool that is left; after a fork they are the parent's, and stay open."""
+    if isinstance(db.obj, PooledDatabase) and _owner == os.getpid():
+        db.obj.close_idle()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from rqmail import bootstrap
 from rqmail.cli import cli
+from rqmail.models.base import db
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ def app(environment):
     """The application the commands find; built here, so that logs go where pytest looks."""
     bootstrap.set_mail_rate_limiter_for_tests(None)
     yield bootstrap.application()
+    db.obj.close_all()
     bootstrap.set_mail_rate_limiter_for_tests(None)
 
 

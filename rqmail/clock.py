@@ -27,5 +27,8 @@ def from_epoch_ms(milliseconds: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
+#: Seconds of processor time this process has used: against :data:`monotonic` it tells how busy the process is.
+cpu_seconds = time.process_time
+
 #: Seconds on a clock that never jumps: for measuring durations and for breakers, never for dates.
 monotonic = time.monotonic

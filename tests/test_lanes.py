@@ -326,3 +326,26 @@ def test_what_another_has_by_then_is_left_to_it(database, lanes, service, clock)
     assert service.order == [first]
     assert (reloaded(second).status, reloaded(second).claim) == (S.SENDING, "another")
     assert report == LanesReport(sent_off=1, put_back=0, lost=1)
+
+
+def test_while_calls_are_waited_for_lanes_are_added_up_to_the_width(sqlite_database, service, clock):
+    together = threading.Barrier(20, timeout=20)
+    service.during = lambda message: together.wait() and None
+    wide = Lanes(service, KnownSenders(), clock, width=20, lease=LEASE, start_within_seconds=60)
+    report = wide.send(queued(*(f"mailbox:m{n % 10}" for n in range(20))))
+    assert report.sent_off == 20, "twenty calls wait for each other: only twenty lanes can bring them together"
+
+
+def test_a_busy_process_is_not_given_more_lanes(sqlite_database, service, clock):
+    seen = set()
+    used = iter(range(10**9))
+
+    def during(message: Message) -> None:
+        seen.add(threading.current_thread().name)
+        threading.Event().wait(0.01)  # long enough for every lane there is to take a message
+
+    service.during = during
+    wide = Lanes(service, KnownSenders(), clock, 20, LEASE, 60, cpu_seconds=lambda: float(next(used)))
+    report = wide.send(queued(*(f"mailbox:m{n % 10}" for n in range(60))))
+    assert report.sent_off == 60
+    assert len(seen) == 8

@@ -18,10 +18,10 @@ from rich.table import Table
 
 from bench.chaos_parts import Graph, Postgres, Supervisor, Valkey, open_folder, remove_folder
 from bench.chaos_verdict import JITTER_SECONDS, Verdict, judge, read_what_ran_open
+from bench.system import add_mailboxes
 from rqmail.bootstrap import build
 from rqmail.clock import utc_now
-from rqmail.models.base import AWAY_ERRORS, borrowed, db, transaction
-from rqmail.models.mailbox import SystemMailbox
+from rqmail.models.base import AWAY_ERRORS, borrowed, db
 from rqmail.models.message import Message, MessageStatus, NewMessage, NewRecipient, RecipientKind
 from rqmail.models.migrate import migrate
 from rqmail.settings import load_settings
@@ -122,17 +122,7 @@ def _run(folder: Path, seed: int, seconds: int, *, may_read: bool) -> tuple[Verd
 
 def _campaign() -> set[str]:
     migrate()
-    now = utc_now()
-    with transaction():
-        for number in range(MAILBOXES):
-            SystemMailbox.create(
-                key=f"m{number}",
-                address=f"m{number}@contoso.example",
-                rate_limit_per_minute=PER_MINUTE,
-                rate_limit_recipients_per_day=PER_DAY,
-                created_on=now,
-                changed_on=now,
-            )
+    add_mailboxes(MAILBOXES, per_minute=PER_MINUTE, per_day=PER_DAY)
     messages = [
         NewMessage(
             sender=f"mailbox:m{number % MAILBOXES}",
@@ -142,7 +132,7 @@ def _campaign() -> set[str]:
         )
         for number in range(MESSAGES)
     ]
-    return set(Message.submit(messages, now))
+    return set(Message.submit(messages, utc_now()))
 
 
 def _break_things(

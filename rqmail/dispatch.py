@@ -12,7 +12,7 @@ import structlog
 
 from rqmail.clock import Clock, to_epoch_ms
 from rqmail.models.backlog import Due, InHand, due, in_hand
-from rqmail.models.base import borrowed, patiently
+from rqmail.models.base import patiently
 from rqmail.models.message import Claim, Message, Priority
 from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
@@ -188,18 +188,17 @@ class Dispatcher:
         calls = min(room.calls if one.priority == Priority.HIGH else room.calls_not_high, left)
         if calls <= 0 or room.recipients == 0:
             return []
-        with borrowed():
-            claims = Message.claim_due(
-                one.sender,
-                one.priority,
-                now=now,
-                calls=calls,
-                recipients=room.recipients,
-                never_more_than=room.whole_day,
-                mailbox_key=key,
-                job_id=job_id,
-                lease=CLAIM_LEASE,
-            )
+        claims = Message.claim_due(
+            one.sender,
+            one.priority,
+            now=now,
+            calls=calls,
+            recipients=room.recipients,
+            never_more_than=room.whole_day,
+            mailbox_key=key,
+            job_id=job_id,
+            lease=CLAIM_LEASE,
+        )
         room.calls -= len(claims)
         room.calls_not_high -= len(claims)
         if room.recipients is not None:

@@ -38,7 +38,7 @@ _NUDGE = "rqmail:nudge"
 _DISPATCHING = "rqmail:dispatching"
 
 #: Free the lock only while it is still ours.
-_UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
 class MailJob(Job):
@@ -131,7 +131,7 @@ class MailQueues:
     def end_dispatch(self, token: str) -> None:
         """Let others dispatch, and remember that a tick came to its end now."""
         self._redis.set(_LAST_TICK, str(self._clock().timestamp()), ex=86_400)
-        self._redis.eval(_UNLOCK, 1, _DISPATCHING, token)
+        self._redis.eval(UNLOCK, 1, _DISPATCHING, token)
 
     def last_tick(self) -> datetime | None:
         """Say when a dispatch last came to its end, if that was within a day."""

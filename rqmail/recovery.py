@@ -99,8 +99,7 @@ class Recovery:
         """Make one pass over everything whose lease is over."""
         now = self._clock()
         put_back = self._vanished_jobs(now)
-        with borrowed():
-            expired = len(Message.give_up_expired(now))
+        expired = len(Message.give_up_expired(now))
         worker_lost = self._lost_workers(now)
         looks = self._unknown(now)
         report = RecoveryReport(put_back, expired, worker_lost, looks.found, looks.again, looks.gave_up, looks.unknown)
@@ -198,20 +197,16 @@ class Recovery:
 
     @staticmethod
     def _found(message: Message, now: datetime, note: str, looks: _Looks) -> None:
-        with borrowed():
-            looks.found += message.confirm_sent(now, note)
+        looks.found += message.confirm_sent(now, note)
 
     @staticmethod
     def _again(message: Message, now: datetime, note: str, looks: _Looks) -> None:
-        with borrowed():
-            looks.again += message.send_again(now, note)
+        looks.again += message.send_again(now, note)
 
     @staticmethod
     def _gave_up(message: Message, now: datetime, note: str, looks: _Looks) -> None:
-        with borrowed():
-            looks.gave_up += message.give_up(now, note)
+        looks.gave_up += message.give_up(now, note)
 
     @staticmethod
     def _look_later(message: Message, moment: datetime, looks: _Looks, note: str | None = None) -> None:
-        with borrowed():
-            looks.unknown += message.look_again_at(moment, note)
+        looks.unknown += message.look_again_at(moment, note)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from rqmail.clock import Clock
-from rqmail.models.base import transaction
 from rqmail.models.message import Message
 
 #: Rows deleted in one transaction: others wait no longer than that takes.
@@ -21,16 +20,14 @@ class Retention:
 
     def count(self, older_than: timedelta) -> int:
         """Say how many messages :meth:`purge` would delete."""
-        with transaction():
-            return Message.count_final(self.clock() - older_than)
+        return Message.count_final(self.clock() - older_than)
 
     def purge(self, older_than: timedelta) -> int:
         """Delete them, a part at a time, and answer how many they were."""
         before = self.clock() - older_than
         total = 0
         while True:
-            with transaction():
-                deleted = Message.delete_final(before, limit=_AT_ONCE)
+            deleted = Message.delete_final(before, limit=_AT_ONCE)
             total += deleted
             if deleted < _AT_ONCE:
                 return total

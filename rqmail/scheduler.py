@@ -23,7 +23,7 @@ from rq_scheduler import Scheduler
 
 from rqmail import worker
 from rqmail.bootstrap import Application, application
-from rqmail.queues import DISPATCH_JOB, MAIL, MAIL_HIGH, PURGE_JOB, RECOVER_JOB, TICKS, MailJob
+from rqmail.queues import DISPATCH_JOB, MAIL, MAIL_HIGH, PURGE_JOB, RECOVER_JOB, TICKS, UNLOCK, MailJob
 
 log = structlog.get_logger()
 
@@ -35,8 +35,6 @@ _LOCK_SECONDS = 5
 
 #: A tick that has not ended by then is taken for hung.
 _TICK_TIMEOUT_SECONDS = 120
-
-_UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ class MailScheduler(Scheduler):  # type: ignore[misc]
     def remove_lock(self) -> None:
         """Give the lock back if it is still ours."""
         if self._lock_acquired:
-            self.connection.eval(_UNLOCK, 1, self.scheduler_lock_key, self._token)
+            self.connection.eval(UNLOCK, 1, self.scheduler_lock_key, self._token)
             self._lock_acquired = False
 
     def get_jobs(self, *args: Any, **kwargs: Any) -> Iterator[Any]:

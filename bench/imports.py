@@ -24,7 +24,7 @@ from bench.row import Row
 from bench.system import System, add_mailboxes, new_message, system
 from rqmail.bootstrap import Application, build
 from rqmail.clock import utc_now
-from rqmail.importing import import_messages
+from rqmail.intake.files import import_messages
 from rqmail.models.base import transaction
 from rqmail.models.message import Message, MessageContent, Recipient
 from rqmail.settings import load_settings

@@ -13,7 +13,7 @@ import time
 from bench.progress import tell
 from bench.row import Row
 from bench.system import System, add_mailboxes, count, submit, system
-from rqmail.intake import Draft
+from rqmail.intake.draft import Draft
 from rqmail.models.base import borrowed
 from rqmail.models.message import Message, Priority
 

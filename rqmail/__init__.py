@@ -1,23 +1,27 @@
 """Sends mail from Microsoft 365 mailboxes at scale, within each mailbox's budget, and never twice.
 
-A tour, in the order in which it is easiest read:
+A tour, by the way of one message; each folder's ``__init__.py`` says what it is in one sentence:
 
 1. ``errors.py``: how a send can end other than well, each class named after what is done next.
-2. ``models/message.py``: the row that is the truth about a message, the table of its states, the one door to them;
-   ``models/backlog.py``: the index seeks everything is decided on.
-3. ``ratelimit/limiter.py`` with ``check_and_reserve.lua``: the brake. A place in a mailbox's minute and day is taken
-   before Microsoft Graph is called, in one round trip, or it is said when there will be one.
-4. ``mailers/base.py``, ``rate_limited.py``, ``graph.py``: the seam through which mail leaves, and the brake around it;
-   ``graph_errors.py``: what each of Graph's answers means.
-5. ``service.py``: what happens to one message. Every ending is decided here.
-6. ``dispatch.py``: from the table to the queues, no more than the budgets admit; ``lanes.py``: one job's messages, sent
-   side by side; ``recovery.py``: what was lost on the way.
-7. ``bootstrap.py``: how all of that is put together; ``jobs/mail.py``: what RQ calls; ``scheduler.py``, ``worker.py``:
-   the processes.
-8. ``intake.py`` and ``importing.py``: mail comes in; ``changes.py``: every change a person makes, audited, over
-   ``administration.py``, ``messages.py`` and ``access.py``; ``overview.py`` and ``explaining.py``: what is seen, and
-   why nothing goes out. ``cli/`` and ``web/`` are the doors to them.
-9. ``sandbox/``: a Microsoft Graph and Entra of our own, to run and test against without a tenant.
+2. ``intake/``: mail comes in. ``draft.py`` checks what is handed in, with ``addresses.py``; ``files.py`` reads it from
+   files; ``idempotency.py`` takes a repeated request once.
+3. ``models/``: it waits in a table. ``message.py`` is the row that is the truth about a message, the table of its
+   states, the one door to them; ``backlog.py`` holds the index seeks everything is decided on; ``migrations/`` the
+   steps by which the tables come about.
+4. ``delivery/``: it goes out. ``dispatch.py`` takes from the table to the queues no more than the budgets admit;
+   ``lanes.py`` sends one job's messages side by side; ``outcomes.py`` decides what happens to each; ``recovery.py``
+   finds what was lost on the way; ``senders.py`` knows who a sender is.
+5. ``ratelimit/``: the brake. ``limiter.py`` with ``check_and_reserve.lua`` takes a place in a mailbox's minute and day
+   before Microsoft Graph is called, in one round trip, or says when there will be one.
+6. ``mailers/``: the seam through which it leaves. ``base.py``, ``rate_limited.py`` (the brake around it), ``graph/``
+   (``errors.py``: what each of Graph's answers means), ``sendgrid.py``, ``http/`` (the one way out), ``factory.py``.
+7. ``insight/``: people look. ``overview.py`` reads how things stand, ``explaining.py`` why nothing goes out,
+   ``forecast.py`` when it will be done.
+8. ``administration/``: people change. ``changes.py`` makes every change and has it audited, over one module a noun.
+9. ``bootstrap.py``: how all of that is put together; ``jobs/mail.py``: what RQ calls; ``processes/``: the scheduler and
+   the workers; ``queues.py``, ``metrics.py``, ``token_store.py``: what is kept in Redis beside the limiter.
+10. ``cli/`` and ``web/``: the doors. ``local/``: the whole system on one machine. ``sandbox/``: a Microsoft Graph and
+    Entra of our own, to run and test against without a tenant.
 
 From Python::
 
@@ -32,13 +36,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rqmail.bootstrap import Application, application
-    from rqmail.intake import Draft
+    from rqmail.intake.draft import Draft
 
 __all__ = ["Application", "Draft", "__version__", "application"]
 
 __version__ = "0.1.0"
 
-_HOME = {"Application": "rqmail.bootstrap", "application": "rqmail.bootstrap", "Draft": "rqmail.intake"}
+_HOME = {"Application": "rqmail.bootstrap", "application": "rqmail.bootstrap", "Draft": "rqmail.intake.draft"}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,30 +13,31 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from rqmail import logs
-from rqmail.access import Access
-from rqmail.administration import Administration
-from rqmail.audit import Audit
-from rqmail.changes import Changes
+from rqmail.administration.access import Access
+from rqmail.administration.audit import Audit
+from rqmail.administration.changes import Changes
+from rqmail.administration.mailboxes import Mailboxes
+from rqmail.administration.tenants import Tenants
 from rqmail.clock import Clock, from_epoch_ms, utc_now
-from rqmail.dispatch import Dispatcher
-from rqmail.intake import Intake
-from rqmail.lanes import Lanes, LanesReport
+from rqmail.delivery.dispatch import Dispatcher
+from rqmail.delivery.lanes import Lanes, LanesReport
+from rqmail.delivery.outcomes import MailProviderService
+from rqmail.delivery.recovery import Recovery
+from rqmail.delivery.retention import Retention
+from rqmail.delivery.senders import Senders
+from rqmail.insight.overview import Overview
+from rqmail.insight.readiness import Readiness
+from rqmail.intake.draft import Intake
+from rqmail.intake.idempotency import Submission
 from rqmail.mailers.factory import MailerFactory
 from rqmail.metrics import Metrics
 from rqmail.models.base import connect
 from rqmail.models.ledger import sends_since
-from rqmail.overview import Overview
 from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
-from rqmail.readiness import Readiness
-from rqmail.recovery import Recovery
-from rqmail.retention import Retention
-from rqmail.senders import Senders
-from rqmail.service import MailProviderService
 from rqmail.settings import Settings, load_settings
-from rqmail.shared_tokens import RedisTokenStore
-from rqmail.submission import Submission
+from rqmail.token_store import RedisTokenStore
 from rqmail.vault import SecretBox
 
 #: A job begins sends for this long; with the wait for the last ones it is over within about as much again.
@@ -69,7 +70,8 @@ class Application:
     metrics: Metrics
     intake: Intake
     submission: Submission
-    administration: Administration
+    mailboxes: Mailboxes
+    tenants: Tenants
     changes: Changes
     overview: Overview
     readiness: Readiness
@@ -117,7 +119,8 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
     senders = Senders(factory, box, defaults)
     service = MailProviderService(senders, limiter, clock, metrics, max_attempts=settings.max_attempts)
     intake = Intake(clock, queues.nudge)
-    administration = Administration(clock, box, limiter)
+    mailboxes = Mailboxes(clock, limiter)
+    tenants = Tenants(clock, box)
     overview = Overview(limiter, queues, clock, defaults)
     access = Access(clock, settings.admin_token.get_secret_value() if settings.admin_token else None)
     audit = Audit(clock)
@@ -159,8 +162,9 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
         metrics=metrics,
         intake=intake,
         submission=Submission(clock, intake),
-        administration=administration,
-        changes=Changes(administration, access, audit, overview, senders, clock),
+        mailboxes=mailboxes,
+        tenants=tenants,
+        changes=Changes(mailboxes, tenants, access, audit, overview, senders, clock),
         overview=overview,
         readiness=Readiness(limiter, queues, clock, poll_seconds=settings.poll_seconds),
         access=access,

@@ -10,11 +10,11 @@ from urllib.parse import quote
 from rqmail.bootstrap import Application, application
 from rqmail.cli.errors import explained
 from rqmail.errors import MailError, SettingsError
-from rqmail.explaining import PATIENCE
-from rqmail.mailers.entra import Entra
-from rqmail.mailers.entra_app import EntraApp
+from rqmail.insight.explaining import PATIENCE
 from rqmail.mailers.factory import graph_scope
-from rqmail.mailers.transport import Transport
+from rqmail.mailers.graph.entra import Entra
+from rqmail.mailers.graph.entra_app import EntraApp
+from rqmail.mailers.http.transport import Transport
 from rqmail.models.migrate import pending
 from rqmail.queues import MAIL, MAIL_HIGH
 
@@ -75,7 +75,7 @@ def _database(app: Application) -> Iterator[Finding]:
         yield Finding("database", "error", f"{kind}: not up to date ({', '.join(steps)})", "run `rqmail init`")
         return
     yield Finding("database", "ok", f"{kind}, up to date")
-    if not app.administration.mailboxes() and not app.administration.tenants():
+    if not app.mailboxes.all() and not app.tenants.all():
         yield Finding("senders", "warning", "nobody may send yet", "`rqmail mailbox add KEY --address …`")
 
 
@@ -131,7 +131,7 @@ def _graph(app: Application) -> Iterator[Finding]:
         yield Finding("graph token", "error", str(error), "check the app registration and its secret or certificate")
         return
     yield Finding("graph token", "ok", "granted")
-    for mailbox in app.administration.mailboxes():
+    for mailbox in app.mailboxes.all():
         yield _reading(transport, settings.graph_base_url, token, mailbox.key, mailbox.address)
 
 

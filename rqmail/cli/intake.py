@@ -18,10 +18,10 @@ from rqmail.bootstrap import application
 from rqmail.cli.errors import WRONG_USAGE
 from rqmail.cli.parameters import sender, sender_options
 from rqmail.cli.printing import json_option, print_json
-from rqmail.importing import ImportReport, format_of, import_messages
-from rqmail.intake import Draft
-from rqmail.jsonable import as_json
-from rqmail.terminal import console
+from rqmail.insight.jsonable import as_json
+from rqmail.intake.draft import Draft
+from rqmail.intake.files import ImportReport, format_of, import_messages
+from rqmail.terminal.tables import console
 
 _SPOOLED = 8_000_000
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
+from rqmail.administration.changes import COMMAND_LINE, Changes
 from rqmail.bootstrap import application
-from rqmail.changes import COMMAND_LINE, Changes
 from rqmail.cli.parameters import Duration, Limit
 from rqmail.cli.printing import json_option, print_json
-from rqmail.terminal import console, moment, plain, table
+from rqmail.terminal.tables import console, moment, plain, table
 
 _FIELDS = {"per_minute": "rate_limit_per_minute", "recipients_per_day": "rate_limit_recipients_per_day"}
 
@@ -26,7 +26,7 @@ def mailbox() -> None:
 def list_(*, json_: bool) -> None:
     """List the mailboxes and their limits; `rqmail status` shows what is used of them."""
     app = application()
-    views = app.administration.mailboxes()
+    views = app.mailboxes.all()
     if json_:
         print_json(views)
         return

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from rqmail import messages
+from rqmail.administration import messages
+from rqmail.administration.changes import COMMAND_LINE, BulkActionName, Changes
+from rqmail.administration.messages import Filter, MessageView
 from rqmail.bootstrap import application
-from rqmail.changes import COMMAND_LINE, BulkActionName, Changes
 from rqmail.cli.parameters import sender, sender_options
 from rqmail.cli.printing import json_option, print_json
-from rqmail.messages import Filter, MessageView
 from rqmail.models.message import MessageStatus
-from rqmail.terminal import console, moment, plain, table
+from rqmail.terminal.tables import console, moment, plain, table
 
 _STATES = click.Choice(
     ["SCHEDULED", "QUEUED", "SENDING", "SENT", "ERROR", "UNKNOWN", "CANCELLED", "EXPIRED"], case_sensitive=False

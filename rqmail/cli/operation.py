@@ -12,8 +12,8 @@ from rqmail.cli.errors import FAILED
 from rqmail.cli.parameters import Duration
 from rqmail.cli.printing import json_option, print_json
 from rqmail.models.migrate import migrate
-from rqmail.scheduler import register_ticks
-from rqmail.terminal import console, plain, table
+from rqmail.processes.scheduler import register_ticks
+from rqmail.terminal.tables import console, plain, table
 
 
 @click.command()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from rqmail.jsonable import as_json
+from rqmail.insight.jsonable import as_json
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -7,11 +7,11 @@ import time
 import click
 from rich.live import Live
 
-from rqmail.board import board
 from rqmail.bootstrap import application
 from rqmail.cli.errors import FAILED
 from rqmail.cli.printing import json_option, print_json
-from rqmail.terminal import console
+from rqmail.terminal.board import board
+from rqmail.terminal.tables import console
 
 
 @click.command(epilog="Example: rqmail status -i 5")

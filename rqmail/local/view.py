@@ -10,9 +10,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rqmail.board import bar, board
-from rqmail.standing import Status
-from rqmail.terminal import moment, plain, table
+from rqmail.insight.standing import Status
+from rqmail.terminal.board import bar, board
+from rqmail.terminal.tables import moment, plain, table
 
 _BAR_WIDTH = 24
 

@@ -14,16 +14,16 @@ from urllib.parse import urlsplit
 from rqmail.clock import Clock, utc_now
 from rqmail.errors import InvalidInputError, MailAuthError
 from rqmail.mailers.base import Address, Mail, Mailer, Receipt
-from rqmail.mailers.entra_app import EntraApp, GrantedToken
-from rqmail.mailers.graph import MicrosoftGraphMailer
-from rqmail.mailers.graph_http import GraphHttp
-from rqmail.mailers.graph_mailbox import GraphMailbox
-from rqmail.mailers.graph_token import GraphTokenSource, TokenStore
-from rqmail.mailers.per_process import PerProcess
+from rqmail.mailers.configs import SystemMailboxConfig, TenantMailConfig
+from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken
+from rqmail.mailers.graph.http import GraphHttp
+from rqmail.mailers.graph.mailbox import GraphMailbox
+from rqmail.mailers.graph.mailer import MicrosoftGraphMailer
+from rqmail.mailers.graph.token import GraphTokenSource, TokenStore
+from rqmail.mailers.http.per_process import PerProcess
+from rqmail.mailers.http.transport import Transport
 from rqmail.mailers.rate_limited import RateLimitedGraphMailer
-from rqmail.mailers.senders import SystemMailboxConfig, TenantMailConfig
 from rqmail.mailers.sendgrid import SendGridMailer
-from rqmail.mailers.transport import Transport
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits, resolve_limits
 from rqmail.settings import LOOPBACK_HOSTS, Settings
@@ -171,7 +171,7 @@ class MailerFactory:
 
         def grant(claims: str | None = None) -> GrantedToken:
             # MSAL takes longer to import than all of ours, and a job in a fork of its own mostly finds a shared token.
-            from rqmail.mailers.entra import Entra  # noqa: PLC0415
+            from rqmail.mailers.graph.entra import Entra  # noqa: PLC0415
 
             return Entra(app, self._entra_transport, scope, clock=self._clock).grant(claims)
 

@@ -19,10 +19,10 @@ from rqmail.errors import (
     MailTransientError,
 )
 from rqmail.mailers.base import Address, Mail, Receipt
-from rqmail.mailers.connection_errors import error_for_exception
-from rqmail.mailers.graph_errors import plain
-from rqmail.mailers.retry_after import LONGEST_SECONDS, parse_retry_after
-from rqmail.mailers.transport import Answer, Transport
+from rqmail.mailers.http.failures import error_for_exception
+from rqmail.mailers.http.provider_text import one_line
+from rqmail.mailers.http.retry_after import LONGEST_SECONDS, parse_retry_after
+from rqmail.mailers.http.transport import Answer, Transport
 
 MOST_RECIPIENTS = 1000
 LARGEST_REQUEST = 30 * 1024 * 1024
@@ -103,7 +103,7 @@ def _said(body: bytes) -> str:
     errors = document.get("errors") if isinstance(document, dict) else None
     first = errors[0] if isinstance(errors, list) and errors else None
     message = first.get("message") if isinstance(first, dict) else None
-    return plain(message) if isinstance(message, str) else ""
+    return one_line(message) if isinstance(message, str) else ""
 
 
 def _encode(mail: Mail, sender: Address) -> bytes:

@@ -9,7 +9,7 @@ from playhouse.migrations import Runner
 from rqmail.models.base import borrowed, db
 
 #: Numbered steps, each a file; what has been applied is recorded in the table ``schema_migration``.
-DIRECTORY = Path(__file__).parents[1] / "migrations"
+DIRECTORY = Path(__file__).parent / "migrations"
 
 
 def migrate() -> list[str]:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from flask import Flask, g, request, session
 from flask_wtf.csrf import CSRFProtect
 
-from rqmail.access import Principal, Scope
+from rqmail.administration.access import Principal, Scope
 from rqmail.web.context import application, for_programs, principal
 from rqmail.web.errors import ForbiddenError, UnauthenticatedError
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from flask import Flask, current_app, g, request
 
-from rqmail.access import Principal
+from rqmail.administration.access import Principal
+from rqmail.administration.changes import Changes
 from rqmail.bootstrap import Application
-from rqmail.changes import Changes
 from rqmail.web.attempts import Attempts
 
 _EXTENSION = "rqmail"

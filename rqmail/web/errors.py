@@ -13,7 +13,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.wrappers import Response as AnyResponse
 
-from rqmail.access import Scope
+from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError, RqmailError, SettingsError
 from rqmail.models.base import AWAY_ERRORS
 from rqmail.web.context import for_programs

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from flask import Blueprint
 from spectree import Response
 
-from rqmail.jsonable import as_json
+from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import spec
 from rqmail.web.api.schema import ApiModel, Wrong
 from rqmail.web.context import application

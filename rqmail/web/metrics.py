@@ -11,10 +11,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rqmail.access import Scope
+from rqmail.administration.access import Scope
 from rqmail.bootstrap import Application
+from rqmail.insight.standing import SenderStatus, Status
 from rqmail.metrics import BUCKETS, Sample, bound_text
-from rqmail.standing import SenderStatus, Status
 from rqmail.web.auth import require
 from rqmail.web.context import application
 

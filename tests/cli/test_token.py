@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rqmail import bootstrap
-from rqmail.access import Scope
+from rqmail.administration.access import Scope
 from rqmail.bootstrap import Application
 from rqmail.cli import cli
 from rqmail.models.base import db

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from rqmail.mailers.base import Address, Mail
-from rqmail.mailers.transport import Transport
+from rqmail.mailers.http.transport import Transport
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 _forkserver = multiprocessing.get_context("forkserver")
-_forkserver.set_forkserver_preload(["rqmail.worker", "jobs.mail", "reliability.dying"])
+_forkserver.set_forkserver_preload(["rqmail.processes.worker", "jobs.mail", "reliability.dying"])
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ def die_at(moment: Moment, environment: Mapping[str, str]) -> int | None:
 def _live_until(moment: Moment, environment: dict[str, str]) -> None:
     os.environ.update(environment)
     moment.arm()
-    from rqmail import bootstrap, worker
+    from rqmail import bootstrap
+    from rqmail.processes import worker
 
     app = bootstrap.application()
     if moment.who == "dispatcher":

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rqmail import worker
 from rqmail.bootstrap import Application
 from rqmail.clock import utc_now
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, MessageStatus, NewMessage
+from rqmail.processes import worker
 from rqmail.sandbox.client import SandboxControl
 from rqmail.sandbox.server import Sandbox
 from support.messages import new_message

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rqmail import bootstrap
+from rqmail.delivery.senders import Sender, Senders
 from rqmail.mailers.base import Mail, Receipt
 from rqmail.mailers.rate_limited import RateLimitedGraphMailer
 from rqmail.models.base import db
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, MessageStatus
 from rqmail.queues import MAIL, MailJob
-from rqmail.senders import Sender, Senders
 from rqmail.settings import load_settings
 from support.clock import MovableClock
 from support.databases import bound

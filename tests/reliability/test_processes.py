@@ -137,7 +137,7 @@ def _alive(pid: str) -> bool:
 
 
 def test_the_stock_commands_carry_mail_too(running, processes, redis_url):
-    from rqmail.scheduler import register_ticks
+    from rqmail.processes.scheduler import register_ticks
 
     register_ticks(running.app)
     bin_folder = Path(sys.executable).parent

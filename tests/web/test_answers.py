@@ -117,7 +117,7 @@ def test_an_error_of_ours_tells_nothing_of_its_inside(
     def break_down(*_: object, **__: object) -> None:
         raise RuntimeError("the password is swordfish")
 
-    monkeypatch.setattr("rqmail.messages.find", break_down)
+    monkeypatch.setattr("rqmail.administration.messages.find", break_down)
     answer = client.get("/messages")
     assert answer.status_code == 500
     assert "swordfish" not in answer.text

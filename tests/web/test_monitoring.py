@@ -87,7 +87,7 @@ def numbers(client: FlaskClient) -> dict[str, float]:
 def test_the_numbers_tell_what_was_sent_what_waits_and_what_is_left(
     client: FlaskClient, application: Application, clock: MovableClock
 ) -> None:
-    application.administration.add_mailbox("news", "News@example.org", rate_limit_per_minute=7)
+    application.mailboxes.add("news", "News@example.org", rate_limit_per_minute=7)
     message_in(MessageStatus.ERROR)
     submitted(new_message("mailbox:news"))
     application.metrics.count("sent", "news@example.org", 0.3)

@@ -7,8 +7,8 @@ from typing import Any
 
 from flask import Blueprint
 
-from rqmail.access import Scope
-from rqmail.jsonable import as_json
+from rqmail.administration.access import Scope
+from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Paging

@@ -10,7 +10,7 @@ from spectree import Response, SecurityScheme, SpecTree
 from spectree.models import SecureType, SecuritySchemeData
 
 from rqmail import __version__
-from rqmail.access import Scope
+from rqmail.administration.access import Scope
 from rqmail.web.api.refusals import refusal
 from rqmail.web.api.schema import ApiModel, Wrong
 from rqmail.web.auth import require

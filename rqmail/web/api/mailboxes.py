@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from flask import Blueprint
 from pydantic import Field
 
-from rqmail.access import Scope
-from rqmail.jsonable import as_json
+from rqmail.administration.access import Scope
+from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Changes, Done, Limit, Line, Whole
 from rqmail.web.api.standing import SenderNow
@@ -67,7 +67,7 @@ class Pause(ApiModel):
 @operation(Scope.READ, _TAG, Mailboxes)
 def list_mailboxes() -> Any:
     """List all system mailboxes."""
-    return {"mailboxes": as_json(application().administration.mailboxes())}
+    return {"mailboxes": as_json(application().mailboxes.all())}
 
 
 @blueprint.post("")
@@ -87,7 +87,7 @@ def add_mailbox(json: NewMailbox) -> Any:
 @operation(Scope.READ, _TAG, Mailbox, 404)
 def show_mailbox(key: str) -> Any:
     """Show one system mailbox."""
-    return as_json(application().administration.mailbox(key))
+    return as_json(application().mailboxes.get(key))
 
 
 @blueprint.put("/<key>")

@@ -10,15 +10,15 @@ from typing import Annotated, Any, Literal
 from flask import Blueprint, request
 from pydantic import ConfigDict, Discriminator, Field, RootModel, StringConstraints, Tag, model_validator
 
-from rqmail import messages
-from rqmail.access import Scope
-from rqmail.changes import BulkActionName
+from rqmail.administration import messages
+from rqmail.administration.access import Scope
+from rqmail.administration.changes import BulkActionName
+from rqmail.administration.messages import Decision, Filter
 from rqmail.errors import InvalidInputError
-from rqmail.intake import Draft, check, require_sender
-from rqmail.jsonable import as_json
-from rqmail.messages import Decision, Filter
+from rqmail.insight.jsonable import as_json
+from rqmail.intake.draft import Draft, check, require_sender
+from rqmail.intake.idempotency import Repeatable
 from rqmail.models.message import MessageStatus, NewMessage, Priority
-from rqmail.submission import Repeatable
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Moment, Paging

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from flask import Blueprint
 from pydantic import Field
 
-from rqmail.access import Scope
-from rqmail.jsonable import as_json
+from rqmail.administration.access import Scope
+from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Changes, Done, Line
 from rqmail.web.api.standing import SenderNow
@@ -66,7 +66,7 @@ class NewTenant(TenantChanges):
 @operation(Scope.READ, _TAG, Tenants)
 def list_tenants() -> Any:
     """List all tenants' mail settings."""
-    return {"tenants": as_json(application().administration.tenants())}
+    return {"tenants": as_json(application().tenants.all())}
 
 
 @blueprint.post("")
@@ -80,7 +80,7 @@ def add_tenant(json: NewTenant) -> Any:
 @operation(Scope.READ, _TAG, Tenant, 404)
 def show_tenant(key: str) -> Any:
     """Show one tenant's mail setting."""
-    return as_json(application().administration.tenant(key))
+    return as_json(application().tenants.get(key))
 
 
 @blueprint.put("/<key>")

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from flask import Blueprint
 from pydantic import Field
 
-from rqmail.access import Scope
-from rqmail.jsonable import as_json
+from rqmail.administration.access import Scope
+from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Line, Moment
 from rqmail.web.context import application, changes

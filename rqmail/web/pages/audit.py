@@ -8,8 +8,8 @@ from typing import Any
 
 from flask import Blueprint, render_template, request
 
-from rqmail.access import Scope
-from rqmail.audit import AuditLine
+from rqmail.administration.access import Scope
+from rqmail.administration.audit import AuditLine
 from rqmail.web.auth import require
 from rqmail.web.context import application
 

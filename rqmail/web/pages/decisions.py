@@ -6,9 +6,9 @@ from typing import Any
 
 from flask import Blueprint, render_template, request
 
-from rqmail import messages
-from rqmail.access import Scope
-from rqmail.messages import Filter
+from rqmail.administration import messages
+from rqmail.administration.access import Scope
+from rqmail.administration.messages import Filter
 from rqmail.models.message import MessageStatus
 from rqmail.web.auth import require
 from rqmail.web.context import principal

@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from rqmail.access import Scope
+from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
@@ -182,7 +182,7 @@ def _rows(and_this: str | None = None) -> dict[str, Any]:
     status = app.overview.status()
     found = [
         mailbox
-        for mailbox in app.administration.mailboxes()
+        for mailbox in app.mailboxes.all()
         if mailbox.key in status.mailboxes
         and (wanted in mailbox.key.lower() or wanted in mailbox.address.lower() or mailbox.key == and_this)
         and (state not in STATES or status.mailboxes[mailbox.key].state == state or mailbox.key == and_this)
@@ -212,7 +212,7 @@ def _page_number() -> int:
 def _one(key: str) -> dict[str, Any]:
     app = application()
     return {
-        "mailbox": app.administration.mailbox(key),
+        "mailbox": app.mailboxes.get(key),
         "standing": app.overview.mailbox(key),
         "defaults": app.overview.defaults,
         "durations": list(DURATIONS),

@@ -8,13 +8,13 @@ from http import HTTPStatus
 from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from rqmail import messages
-from rqmail.access import Scope
-from rqmail.changes import Changes
+from rqmail.administration import messages
+from rqmail.administration.access import Scope
+from rqmail.administration.changes import Changes
+from rqmail.administration.messages import Decision, MessageView
 from rqmail.errors import ConflictError, NotFoundError
-from rqmail.messages import Decision, MessageView
+from rqmail.insight.standing import SenderStatus
 from rqmail.models.message import MessageStatus
-from rqmail.standing import SenderStatus
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages.language import say

@@ -14,11 +14,11 @@ from flask import Blueprint, Response, flash, redirect, render_template, request
 from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response as AnyResponse
 
-from rqmail import messages
-from rqmail.access import Scope
-from rqmail.changes import BulkActionName
-from rqmail.jsonable import as_json
-from rqmail.messages import Filter, MessageLine
+from rqmail.administration import messages
+from rqmail.administration.access import Scope
+from rqmail.administration.changes import BulkActionName
+from rqmail.administration.messages import Filter, MessageLine
+from rqmail.insight.jsonable import as_json
 from rqmail.models.message import MessageStatus, Priority
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
@@ -70,7 +70,7 @@ def list_messages() -> str:
     wanted = _filter(asked)
     lines = messages.find(wanted, limit=_PAGE + 1, after=request.args.get("after") or None)
     counts = messages.count_by_status(_filter(asked | {"status": ""}))
-    administration = application().administration
+    app = application()
     return render_template(
         "pages/messages.html",
         lines=lines[:_PAGE],
@@ -80,8 +80,8 @@ def list_messages() -> str:
         all_of_them=sum(counts.values()),
         matching=counts[wanted.status] if wanted.status else sum(counts.values()),
         senders=[
-            *(f"mailbox:{mailbox.key}" for mailbox in administration.mailboxes()),
-            *(f"tenant:{tenant.key}" for tenant in administration.tenants()),
+            *(f"mailbox:{mailbox.key}" for mailbox in app.mailboxes.all()),
+            *(f"tenant:{tenant.key}" for tenant in app.tenants.all()),
             "default",
         ],
         priorities=[priority.name.lower() for priority in Priority],

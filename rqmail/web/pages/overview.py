@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from flask import Blueprint, render_template
 
-from rqmail.access import Scope
+from rqmail.administration.access import Scope
 from rqmail.queues import MAIL, MAIL_HIGH
 from rqmail.web.auth import require
 from rqmail.web.context import application

@@ -8,7 +8,7 @@ from typing import Any
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from rqmail.access import Scope
+from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.models.mailbox import Provider
 from rqmail.web.auth import require
@@ -103,7 +103,7 @@ def _typed() -> dict[str, str | None]:
 def _rows() -> dict[str, Any]:
     app = application()
     return {
-        "tenants": app.administration.tenants(),
+        "tenants": app.tenants.all(),
         "status": app.overview.status(),
         "providers": [provider.value for provider in Provider],
     }
@@ -112,7 +112,7 @@ def _rows() -> dict[str, Any]:
 def _one(key: str) -> dict[str, Any]:
     app = application()
     return {
-        "tenant": app.administration.tenant(key),
+        "tenant": app.tenants.get(key),
         "standing": app.overview.tenant(key),
         "providers": [provider.value for provider in Provider],
         "lines": app.audit.lines(subject=f"tenant:{key}", limit=_CHANGES_SHOWN),

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from rqmail.access import Scope
+from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes

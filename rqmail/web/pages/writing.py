@@ -10,10 +10,10 @@ from typing import Any
 from flask import Blueprint
 from markupsafe import Markup, escape
 
-from rqmail.jsonable import as_json
+from rqmail.insight.jsonable import as_json
+from rqmail.insight.overview import NEAR
+from rqmail.insight.standing import Sentence, WindowView
 from rqmail.models.message import MessageStatus
-from rqmail.overview import NEAR
-from rqmail.standing import Sentence, WindowView
 from rqmail.web.context import application, principal
 from rqmail.web.pages.catalogue import TEXTS
 from rqmail.web.pages.language import say, say_count, write_number

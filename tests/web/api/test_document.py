@@ -29,8 +29,8 @@ def operations(web: Flask) -> list[APIOperation]:
 @pytest.fixture
 def things(application: Application) -> dict[str, str]:
     """One thing of each kind, by the name its id has in a path."""
-    application.administration.add_mailbox("news", "news@example.org")
-    application.administration.add_tenant("acme", "sendgrid", sendgrid_from="acme@example.org")
+    application.mailboxes.add("news", "news@example.org")
+    application.tenants.add("acme", "sendgrid", sendgrid_from="acme@example.org")
     application.access.create("app", ["send"], by="admin")
     message_in(MessageStatus.ERROR)
     return {"key": "news", "name": "app", "message_id": submitted(new_message())[0]}

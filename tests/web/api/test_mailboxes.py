@@ -20,9 +20,7 @@ NO_LIMITS = [-1, 0, 1.5, "25", True, False, [], {}, "", 2**31]
 
 @pytest.fixture(autouse=True)
 def news(application: Application) -> None:
-    application.administration.add_mailbox(
-        "news", "news@example.org", rate_limit_per_minute=12, rate_limit_recipients_per_day=400
-    )
+    application.mailboxes.add("news", "news@example.org", rate_limit_per_minute=12, rate_limit_recipients_per_day=400)
 
 
 def limits(client: FlaskClient) -> tuple[int | None, int | None]:

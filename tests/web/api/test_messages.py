@@ -151,7 +151,7 @@ def test_an_action_on_a_filter_is_counted_first_and_then_moves_just_what_was_cou
 def test_an_action_on_many_messages_goes_on_until_the_last(
     client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rqmail.messages._AT_ONCE", 2)
+    monkeypatch.setattr("rqmail.administration.messages._AT_ONCE", 2)
     submitted(*(new_message() for _ in range(5)))
     assert client.post("/messages/bulk", json={"action": "send-now", "filter": {"mailbox": "news"}}).json == {
         "matched": 5, "affected": 5, "dryRun": False,

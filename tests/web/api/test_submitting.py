@@ -19,7 +19,7 @@ MAIL = {"mailbox": "news", "to": "Jörg <jorg@example.org>", "subject": "Hallo",
 
 @pytest.fixture(autouse=True)
 def news(application: Application) -> None:
-    application.administration.add_mailbox("news", "news@example.org")
+    application.mailboxes.add("news", "news@example.org")
 
 
 def keyed(key: str) -> dict[str, str]:

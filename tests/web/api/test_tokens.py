@@ -145,7 +145,7 @@ def test_a_change_that_fails_is_not_written_down(client: FlaskClient) -> None:
 def test_what_cannot_be_written_down_is_not_changed(
     client: FlaskClient, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    application.administration.add_mailbox("a", "a@example.org")
-    monkeypatch.setattr("rqmail.audit.AuditEntry.create", lambda **_: 1 / 0)
+    application.mailboxes.add("a", "a@example.org")
+    monkeypatch.setattr("rqmail.administration.audit.AuditEntry.create", lambda **_: 1 / 0)
     assert client.put("/admin/system-mailboxes/a", json={"rateLimitPerMinute": 5}).status_code == 500
-    assert application.administration.mailbox("a").rate_limit_per_minute is None
+    assert application.mailboxes.get("a").rate_limit_per_minute is None

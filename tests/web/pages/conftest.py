@@ -66,4 +66,4 @@ def reader(web: Flask, application: Application) -> Person:
 @pytest.fixture
 def news(application: Application) -> str:
     """The key of a mailbox."""
-    return application.administration.add_mailbox("news", "news@x.nl").key
+    return application.mailboxes.add("news", "news@x.nl").key

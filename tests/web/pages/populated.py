@@ -105,16 +105,16 @@ class Day:
 
     def plan_administration(self) -> None:
         """Plan mailboxes, tenants, tokens and a pause, each with its line in the audit."""
-        admin = self.app.administration
+        mailboxes, tenants = self.app.mailboxes, self.app.tenants
         for number, (key, address, per_minute, per_day, (minute, day)) in enumerate(MAILBOXES):
             limits = {"rate_limit_per_minute": per_minute, "rate_limit_recipients_per_day": per_day}
-            add = partial(admin.add_mailbox, key, address, **limits)
+            add = partial(mailboxes.add, key, address, **limits)
             self.at(partial(self.audited, "admin", "mailbox.add", f"mailbox:{key}", add), days=19, minutes=-7 * number)
             self.at(partial(self.use, address, 1, day - minute), hours=5)
             self.at(partial(self.use, address, minute, 1), seconds=0)
-        self.change_mailbox("sanne", "set", "nieuws", partial(admin.set_mailbox, "nieuws", rate_limit_per_minute=28), 3)
+        self.change_mailbox("sanne", "set", "nieuws", partial(mailboxes.set, "nieuws", rate_limit_per_minute=28), 3)
         pause = partial(
-            admin.pause_mailbox, "afspraken", reason="Verkeerde sjabloon, wacht op Daan", duration=timedelta(hours=4)
+            mailboxes.pause, "afspraken", reason="Verkeerde sjabloon, wacht op Daan", duration=timedelta(hours=4)
         )
         self.change_mailbox("sanne", "pause", "afspraken", pause, 22 / 1440)
 
@@ -133,7 +133,7 @@ class Day:
                 ("sportclub-vooruit", "default", {}),
             )
         ):
-            add = partial(admin.add_tenant, key, provider, **fields)
+            add = partial(tenants.add, key, provider, **fields)
             self.at(partial(self.audited, "admin", "tenant.add", f"tenant:{key}", add), days=5, minutes=-9 * number)
         secret = {"graph_client_id": "0f3d7a52-77aa-4a0c", "graph_client_secret": "not shown"}
         self.at(
@@ -141,8 +141,8 @@ class Day:
                 "sanne",
                 "tenant.set",
                 "tenant:gemeente-aalst",
-                partial(admin.set_tenant, "gemeente-aalst", **secret),
-                before=admin.tenant("gemeente-aalst"),
+                partial(tenants.set, "gemeente-aalst", **secret),
+                before=tenants.get("gemeente-aalst"),
             ),
             days=4,
         )
@@ -166,7 +166,7 @@ class Day:
 
     def change_mailbox(self, who: str, verb: str, key: str, act: Callable[[], object], days: float) -> None:
         """Plan a change of a mailbox."""
-        look = self.app.administration.mailbox
+        look = self.app.mailboxes.get
         self.at(lambda: self.audited(who, f"mailbox.{verb}", f"mailbox:{key}", act, before=look(key)), days=days)
 
     def audited(self, who: str, action: str, subject: str, act: Callable[[], object], before: object = None) -> None:

@@ -8,9 +8,9 @@ from string import Formatter
 
 import pytest
 
-import rqmail.explaining
+import rqmail.insight.explaining
 import rqmail.web
-from rqmail.messages import Decision
+from rqmail.administration.messages import Decision
 from rqmail.models.mailbox import Provider
 from rqmail.models.message import MessageStatus, Priority
 from rqmail.web.pages import messages
@@ -73,7 +73,7 @@ def test_every_member_of_a_family_has_words(family):
 
 
 def test_every_sentence_of_the_overview_has_words():
-    codes = re.findall(r'Sentence\(\s*"([a-z-]+)"', Path(rqmail.explaining.__file__).read_text())
+    codes = re.findall(r'Sentence\(\s*"([a-z-]+)"', Path(rqmail.insight.explaining.__file__).read_text())
     assert len(codes) > 10
     assert not [code for code in codes if f"why.{code}" not in TEXTS and f"why.{code}.many" not in TEXTS]
 

@@ -124,7 +124,7 @@ def test_a_person_signs_in_and_out_with_the_keyboard_alone(context: BrowserConte
 def test_the_next_dispatch_uses_a_limit_that_was_just_changed_and_no_process_is_restarted(
     other_process: Application, page: Page, application: Application, clock: MovableClock
 ) -> None:
-    application.administration.add_mailbox("nieuws", "nieuws@x.nl", rate_limit_per_minute=2)
+    application.mailboxes.add("nieuws", "nieuws@x.nl", rate_limit_per_minute=2)
     with borrowed():
         submitted(*(new_message("mailbox:nieuws") for _ in range(20)))
     assert other_process.dispatcher.tick().claimed == 2
@@ -152,7 +152,7 @@ def test_the_next_dispatch_uses_a_limit_that_was_just_changed_and_no_process_is_
 def test_what_is_no_limit_is_refused_in_dutch_beside_the_field_and_stays_typed(
     page: Page, application: Application
 ) -> None:
-    application.administration.add_mailbox("nieuws", "nieuws@x.nl")
+    application.mailboxes.add("nieuws", "nieuws@x.nl")
     page.goto("/ui/mailboxes")
     expect(page.get_by_label("Grens per Minuut van nieuws")).to_have_attribute("placeholder", "25")
     for label, name in (("Minuut", "rateLimitPerMinute"), ("Dag", "rateLimitRecipientsPerDay")):
@@ -166,14 +166,14 @@ def test_what_is_no_limit_is_refused_in_dutch_beside_the_field_and_stays_typed(
             expect(field_).to_have_attribute("aria-invalid", "true")
             expect(field_).to_have_accessible_description(f"{name} moet een positief geheel getal zijn")
         page.goto("/ui/mailboxes")
-    stored = application.administration.mailbox("nieuws")
+    stored = application.mailboxes.get("nieuws")
     assert (stored.rate_limit_per_minute, stored.rate_limit_recipients_per_day) == (None, None)
 
 
 def test_a_mailbox_is_paused_and_resumed_and_says_why_nothing_goes_out(
     other_process: Application, page: Page, application: Application
 ) -> None:
-    application.administration.add_mailbox("nieuws", "nieuws@x.nl")
+    application.mailboxes.add("nieuws", "nieuws@x.nl")
     with borrowed():
         submitted(new_message("mailbox:nieuws"))
     page.goto("/ui/mailboxes")
@@ -241,8 +241,8 @@ def test_many_messages_are_chosen_and_cancelled(page: Page) -> None:
 
 
 def test_what_others_wrote_never_runs(page: Page, application: Application, observed: Observed) -> None:
-    application.administration.add_mailbox("nieuws", "nieuws@x.nl")
-    application.administration.pause_mailbox("nieuws", reason=EVIL)
+    application.mailboxes.add("nieuws", "nieuws@x.nl")
+    application.mailboxes.pause("nieuws", reason=EVIL)
     with borrowed():
         [message_id] = submitted(new_message("mailbox:nieuws", subject=EVIL, text=EVIL, html=EVIL))
         Message.update(last_error=EVIL, waiting_for=EVIL[:40]).where(Message.id == message_id).execute()
@@ -266,7 +266,7 @@ def test_what_others_wrote_never_runs(page: Page, application: Application, obse
 def test_numbers_stay_fresh_while_one_looks_and_rest_while_one_does_not(
     page: Page, application: Application, observed: Observed
 ) -> None:
-    application.administration.add_mailbox("news", "news@x.nl")
+    application.mailboxes.add("news", "news@x.nl")
     page.clock.install()
     page.goto("/ui/")
     queued = page.locator(".tile").filter(has_text="In de wachtrij").locator("b")
@@ -290,7 +290,7 @@ def test_numbers_stay_fresh_while_one_looks_and_rest_while_one_does_not(
 
 
 def test_fresh_numbers_do_not_take_away_where_the_keyboard_is(page: Page, application: Application) -> None:
-    application.administration.add_mailbox("news", "news@x.nl")
+    application.mailboxes.add("news", "news@x.nl")
     page.clock.install()
     page.goto("/ui/")
     tile = page.locator(".tile").first
@@ -303,7 +303,7 @@ def test_fresh_numbers_do_not_take_away_where_the_keyboard_is(page: Page, applic
 
 
 def test_what_is_being_typed_is_not_taken_away_by_fresh_numbers(page: Page, application: Application) -> None:
-    application.administration.add_mailbox("nieuws", "nieuws@x.nl")
+    application.mailboxes.add("nieuws", "nieuws@x.nl")
     page.clock.install()
     page.goto("/ui/mailboxes")
     page.get_by_label("Grens per Minuut van nieuws").fill("12")
@@ -331,7 +331,7 @@ def test_every_page_works_without_a_script_and_on_a_phone(
         page.goto("/ui/mailboxes")
         page.get_by_label("Grens per Minuut van info").fill("11")
         page.locator("#m-info").get_by_role("button", name="Opslaan").click()
-        assert application.administration.mailbox("info").rate_limit_per_minute == 11
+        assert application.mailboxes.get("info").rate_limit_per_minute == 11
     with browser.new_context(base_url=address, viewport={"width": 360, "height": 740}, locale="nl-NL") as context:
         page = context.new_page()
         page.goto("/login")

@@ -149,7 +149,7 @@ def test_a_form_without_proof_that_it_is_ours_changes_nothing(admin, news, appli
     for proof in ({}, {"csrf_token": "made-up"}):
         answer = admin.client.post(f"/ui/mailboxes/{news}/limits", data={"rateLimitPerMinute": "3", **proof})
         assert answer.status_code == 403
-    assert application.administration.mailbox(news).rate_limit_per_minute is None
+    assert application.mailboxes.get(news).rate_limit_per_minute is None
 
 
 def test_a_form_that_another_site_sends_changes_nothing(admin, news, application):
@@ -179,7 +179,7 @@ def test_what_is_no_positive_whole_number_is_refused_beside_the_field_and_kept_t
             assert f">{text}<" in page
             [field_shown] = re.findall(rf'<input[^>]*name="{field}"[^>]*aria-invalid="true"[^>]*>', page)
             assert f'value="{typed.replace(chr(34), "&#34;")}"' in field_shown
-    stored = application.administration.mailbox(news)
+    stored = application.mailboxes.get(news)
     assert (stored.rate_limit_per_minute, stored.rate_limit_recipients_per_day) == (None, None)
     assert application.audit.lines() == []
 
@@ -193,11 +193,11 @@ def test_a_limit_is_set_and_cleared_and_both_are_audited(admin, application, new
     path = f"/ui/mailboxes/{news}/limits"
     assert admin.send(path, {"rateLimitPerMinute": " 7 ", "rateLimitRecipientsPerDay": ""}).status_code == 303
     assert "The limits of news were saved" in admin.notice()
-    stored = application.administration.mailbox(news)
+    stored = application.mailboxes.get(news)
     assert (stored.rate_limit_per_minute, stored.rate_limit_recipients_per_day) == (7, None)
     assert 'placeholder="25"' in admin.look("/ui/mailboxes")
     assert admin.send(path, {"rateLimitPerMinute": "", "rateLimitRecipientsPerDay": "500"}).status_code == 303
-    stored = application.administration.mailbox(news)
+    stored = application.mailboxes.get(news)
     assert (stored.rate_limit_per_minute, stored.rate_limit_recipients_per_day) == (None, 500)
     lines = application.audit.lines()
     assert [(line.who, line.action, line.subject) for line in lines] == [("admin", "mailbox.set", "mailbox:news")] * 2
@@ -208,7 +208,7 @@ def test_a_limit_is_set_and_cleared_and_both_are_audited(admin, application, new
 def test_a_mailbox_is_added_and_what_is_wrong_stands_beside_its_field(admin, beheerder, application):
     given = {"key": "nieuws", "address": "nieuws@example.org", "rateLimitPerMinute": "12"}
     assert admin.send("/ui/mailboxes", given).status_code == 303
-    assert application.administration.mailbox("nieuws").rate_limit_per_minute == 12
+    assert application.mailboxes.get("nieuws").rate_limit_per_minute == 12
     again = beheerder.send("/ui/mailboxes", given)
     assert again.status_code == 400
     assert "Deze bestaat al." in again.text
@@ -223,11 +223,11 @@ def test_a_mailbox_is_paused_with_a_reason_and_resumed(admin, application, news,
     assert "A reason of 1 to 500 characters." in admin.send(f"{path}/pause", {"reason": "", "duration": "1h"}).text
     assert "One of those in the list." in admin.send(f"{path}/pause", {"reason": "x", "duration": "9y"}).text
     assert admin.send(f"{path}/pause", {"reason": "wrong list", "duration": "4h"}).status_code == 303
-    paused = application.administration.mailbox(news)
+    paused = application.mailboxes.get(news)
     assert paused.paused_until == clock() + timedelta(hours=4)
     assert "wrong list" in admin.look(path)
     assert admin.send(f"{path}/resume", {}).status_code == 303
-    assert application.administration.mailbox(news).paused_until is None
+    assert application.mailboxes.get(news).paused_until is None
     assert admin.send(f"{path}/pause", {"reason": "for ever", "duration": "resumed"}).status_code == 303
     assert "until it is resumed" in admin.look("/ui/mailboxes")
     actions = [line.action for line in application.audit.lines()]
@@ -255,13 +255,13 @@ def test_a_mailbox_is_not_deleted_while_mail_of_it_waits(admin, beheerder, appli
     assert "news kan niet worden verwijderd" in beheerder.notice()
     assert admin.send(f"/ui/messages/{waiting}/cancel", {}).status_code == 303
     assert admin.send(f"/ui/mailboxes/{news}/delete", {}).headers["Location"] == "/ui/mailboxes"
-    assert application.administration.mailboxes() == []
+    assert application.mailboxes.all() == []
 
 
 def test_mailboxes_are_searched_by_key_address_and_state_and_shown_by_fifties(admin, application):
     for number in range(120):
-        application.administration.add_mailbox(f"m{number:03}", f"box{number:03}@x.nl")
-    application.administration.pause_mailbox("m007", reason="x")
+        application.mailboxes.add(f"m{number:03}", f"box{number:03}@x.nl")
+    application.mailboxes.pause("m007", reason="x")
     first = admin.look("/ui/mailboxes")
     assert "1 to 50 of 120" in first
     assert "101 to 120 of 120" in admin.look("/ui/mailboxes?page=2")
@@ -429,16 +429,16 @@ def test_a_secret_goes_in_and_never_comes_out(admin, application):
     assert admin.send("/ui/tenants", given).status_code == 303
     kept = {"provider": "sendgrid", "sendgridFrom": "b@acme.nl"}
     assert admin.send("/ui/tenants/acme", kept).status_code == 303
-    assert application.administration.tenant("acme").has_sendgrid_api_key
+    assert application.tenants.get("acme").has_sendgrid_api_key
     for path in ("/ui/tenants", "/ui/tenants/acme", "/ui/audit"):
         assert "very-secret" not in admin.look(path)
     wrong = admin.send("/ui/tenants/acme", {**kept, "sendgridFrom": "no", "sendgridApiKey": "SG.very-secret"})
     assert wrong.status_code == 400
     assert "very-secret" not in wrong.text
     assert admin.send("/ui/tenants/acme", {**kept, "sendgridApiKey.clear": "yes"}).status_code == 303
-    assert not application.administration.tenant("acme").has_sendgrid_api_key
+    assert not application.tenants.get("acme").has_sendgrid_api_key
     assert admin.send("/ui/tenants/acme/delete", {}).status_code == 303
-    assert application.administration.tenants() == []
+    assert application.tenants.all() == []
 
 
 def test_a_token_is_shown_once_and_lets_in_until_it_is_revoked(admin, beheerder, application):
@@ -470,7 +470,7 @@ def test_what_others_wrote_is_shown_as_text_wherever_it_is_shown(admin, applicat
         undecided_row = reloaded(undecided)
         undecided_row.claim = "claim-1"
         assert ATTEMPT.detail is None
-    application.administration.pause_mailbox(news, reason=EVIL)
+    application.mailboxes.pause(news, reason=EVIL)
     with application.audit.change(EVIL, EVIL[:40], EVIL) as change:
         change.after = {EVIL: EVIL}
     for path in (

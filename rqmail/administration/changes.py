@@ -1,0 +1,183 @@
+"""Every change a person or a program makes, on a page, over the API or on the command line: made here, and audited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal, Self
+
+from rqmail.administration import messages
+from rqmail.administration.access import Access, TokenView
+from rqmail.administration.audit import Audit
+from rqmail.administration.mailboxes import Mailboxes, MailboxView
+from rqmail.administration.messages import Decision, Filter, MessageView
+from rqmail.administration.tenants import Tenants, TenantView
+from rqmail.clock import Clock
+from rqmail.delivery.senders import Senders
+from rqmail.insight.overview import Overview
+
+BulkActionName = Literal["cancel", "requeue", "send-now", "confirm-sent", "resend", "discard"]
+
+#: Under this name is written down what was done on the command line.
+COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Makes changes and, in the same transaction, writes down who made them; :meth:`by` says who that is."""
+
+    mailboxes: Mailboxes
+    tenants: Tenants
+    access: Access
+    audit: Audit
+    overview: Overview
+    senders: Senders
+    clock: Clock
+    who: str = "nobody"
+
+    def by(self, who: str) -> Self:
+        """Answer the same changes, made in somebody's name."""
+        return replace(self, who=who)
+
+    # --- system mailboxes ---
+
+    def add_mailbox(self, key: str, address: str, **limits: int | None) -> MailboxView:
+        """Add a system mailbox; ``limits`` as :meth:`~rqmail.administration.mailboxes.Mailboxes.add` takes them."""
+        with self.audit.change(self.who, "mailbox.add", f"mailbox:{key}") as change:
+            change.after = added = self.mailboxes.add(key, address, **limits)
+        self.senders.forget()
+        return added
+
+    def set_mailbox(self, key: str, **fields: Any) -> MailboxView:
+        """Change what is given of a mailbox; every process sees it within a second, without a restart."""
+        return self._mailbox("set", key, lambda: self.mailboxes.set(key, **fields))
+
+    def delete_mailbox(self, key: str) -> None:
+        """Remove a mailbox; raises ``ConflictError`` while mail of it waits or needs a decision."""
+        with self.audit.change(self.who, "mailbox.delete", f"mailbox:{key}") as change:
+            change.before = self.mailboxes.get(key)
+            self.mailboxes.delete(key)
+        self.senders.forget()
+
+    def pause_mailbox(self, key: str, reason: str, duration: timedelta | None) -> MailboxView:
+        """Send nothing from a mailbox for ``duration``, or until it is resumed."""
+        pause = self.mailboxes.pause
+        return self._mailbox("pause", key, lambda: pause(key, reason=reason, duration=duration))
+
+    def resume_mailbox(self, key: str) -> MailboxView:
+        """End a pause: a person's, or one the provider's answers brought about."""
+        return self._mailbox("resume", key, lambda: self.mailboxes.resume(key))
+
+    def reset_mailbox(self, key: str) -> MailboxView:
+        """Forget what was counted against a mailbox's budget."""
+        with self.audit.change(self.who, "mailbox.reset", f"mailbox:{key}") as change:
+            change.before = self.overview.mailbox(key).budget
+            same = self.mailboxes.reset(key)
+            change.after = self.overview.mailbox(key).budget
+        return same
+
+    def _mailbox(self, verb: str, key: str, act: Callable[[], MailboxView]) -> MailboxView:
+        with self.audit.change(self.who, f"mailbox.{verb}", f"mailbox:{key}") as change:
+            change.before = self.mailboxes.get(key)
+            change.after = changed = act()
+        self.senders.forget()
+        return changed
+
+    # --- tenants ---
+
+    def add_tenant(self, key: str, provider: str, **fields: str | None) -> TenantView:
+        """Add a tenant's mail setting."""
+        with self.audit.change(self.who, "tenant.add", f"tenant:{key}") as change:
+            change.after = added = self.tenants.add(key, provider, **fields)
+        self.senders.forget()
+        return added
+
+    def set_tenant(self, key: str, **fields: str | None) -> TenantView:
+        """Change what is given of a tenant's mail setting."""
+        with self.audit.change(self.who, "tenant.set", f"tenant:{key}") as change:
+            change.before = self.tenants.get(key)
+            change.after = changed = self.tenants.set(key, **fields)
+        self.senders.forget()
+        return changed
+
+    def delete_tenant(self, key: str) -> None:
+        """Remove a tenant's mail setting; raises ``ConflictError`` while mail of it waits or needs a decision."""
+        with self.audit.change(self.who, "tenant.delete", f"tenant:{key}") as change:
+            change.before = self.tenants.get(key)
+            self.tenants.delete(key)
+        self.senders.forget()
+
+    # --- tokens ---
+
+    def create_token(self, name: str, scopes: Iterable[str], expires_on: datetime | None) -> tuple[TokenView, str]:
+        """Issue a named token; what is answered is the only place it is ever shown."""
+        with self.audit.change(self.who, "token.create", f"token:{name}") as change:
+            made = self.access.create(name, scopes, by=self.who, expires_on=expires_on)
+            change.after = made[0]
+        return made
+
+    def revoke_token(self, name: str) -> TokenView:
+        """Let nobody in with this token any more."""
+        with self.audit.change(self.who, "token.revoke", f"token:{name}") as change:
+            change.before = self.access.token(name)
+            change.after = revoked = self.access.revoke(name)
+        return revoked
+
+    # --- messages ---
+
+    def cancel_message(self, message_id: str) -> MessageView:
+        """Cancel a message that has not begun, or discard one that is UNKNOWN."""
+        return self._message("cancel", message_id, lambda: messages.cancel(message_id))
+
+    def requeue_message(self, message_id: str) -> MessageView:
+        """Send again a message that ended in ERROR, CANCELLED or EXPIRED."""
+        return self._message("requeue", message_id, lambda: messages.requeue(message_id, self.clock()))
+
+    def send_message_now(self, message_id: str) -> MessageView:
+        """Make a waiting message due at once; the budget still holds."""
+        return self._message("send-now", message_id, lambda: messages.send_now(message_id, self.clock()))
+
+    def resolve_message(self, message_id: str, decision: Decision) -> MessageView:
+        """Decide about an UNKNOWN message."""
+        now = self.clock()
+        return self._message(f"resolve.{decision}", message_id, lambda: messages.resolve(message_id, decision, now))
+
+    def bulk(self, action: BulkActionName, wanted: Filter, shown: dict[str, Any]) -> int:
+        """Do the same to every message that matches and is in a state that allows it; answer how many were moved.
+
+        ``shown`` is the filter as it is written down, before anything is moved: it may be interrupted half-way.
+        """
+        with self.audit.change(self.who, f"messages.{action}", "messages") as change:
+            change.before = {"filter": shown, "matched": messages.count(wanted)}
+        affected = _move(action, wanted, self.clock(), dry_run=False)
+        with self.audit.change(self.who, f"messages.{action}.done", "messages") as change:
+            change.after = {"affected": affected}
+        return affected
+
+    def count_bulk(self, action: BulkActionName, wanted: Filter) -> int:
+        """Count the messages that :meth:`bulk` would move now."""
+        return _move(action, wanted, self.clock(), dry_run=True)
+
+    def _message(self, action: str, message_id: str, act: Callable[[], MessageView]) -> MessageView:
+        with self.audit.change(self.who, f"message.{action}", f"message:{message_id}") as change:
+            change.before = {"status": messages.show(message_id).status}
+            acted = act()
+            change.after = {"status": acted.status}
+        return acted
+
+
+def _move(action: BulkActionName, wanted: Filter, now: datetime, *, dry_run: bool) -> int:
+    match action:
+        case "cancel":
+            return messages.cancel_all(wanted, dry_run=dry_run)
+        case "requeue":
+            return messages.requeue_all(wanted, now, dry_run=dry_run)
+        case "send-now":
+            return messages.send_all_now(wanted, now, dry_run=dry_run)
+        case "confirm-sent":
+            return messages.resolve_all(wanted, Decision.SENT, now, dry_run=dry_run)
+        case "resend":
+            return messages.resolve_all(wanted, Decision.RESEND, now, dry_run=dry_run)
+        case "discard":
+            return messages.resolve_all(wanted, Decision.DISCARD, now, dry_run=dry_run)

@@ -1,0 +1,77 @@
+"""What the fields of a mailbox or a tenant may hold; everything else is refused by name."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+from rqmail.errors import ConflictError, InvalidInputError
+from rqmail.models import counts
+from rqmail.models.mailbox import Provider
+
+_KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
+_KEY_ALLOWED = "1 to 64 letters, digits, dots, hyphens and underscores, beginning and ending with a letter or digit"
+_MAX_LIMIT = 2**31 - 1
+
+
+class Unset(Enum):
+    """The type of :data:`UNSET`."""
+
+    UNSET = "unset"
+
+
+#: What a field that was left out holds: it keeps its stored value, where ``None`` clears it.
+UNSET: Final = Unset.UNSET
+
+
+def checked_key(key: str) -> str:
+    """Answer a mailbox's or tenant's key, or refuse it."""
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise InvalidInputError("key", key, _KEY_ALLOWED)
+    return key
+
+
+def checked_limit(field: str, value: int | None) -> int | None:
+    """Answer a limit, ``None`` for the default, or refuse it."""
+    # Not isinstance: True is an int to Python, and no limit to anyone.
+    if value is None or (type(value) is int and 0 < value <= _MAX_LIMIT):
+        return value
+    raise InvalidInputError(field, value, "a positive whole number, or nothing for the default")
+
+
+def checked_provider(value: str | None) -> str:
+    """Answer a provider's name, or refuse it."""
+    if value not in {provider.value for provider in Provider}:
+        raise InvalidInputError("provider", value, ", ".join(provider.value for provider in Provider))
+    return str(value)
+
+
+def checked_text(field: str, value: object) -> str:
+    """Answer a text, or refuse what is none."""
+    if not isinstance(value, str):
+        raise InvalidInputError(field, value, "text")
+    return value
+
+
+def checked_line(field: str, value: object, longest: int) -> str:
+    """Answer a line of printable text without white space around it, or refuse it."""
+    text = checked_text(field, value).strip()
+    if not text or len(text) > longest or not text.isprintable():
+        raise InvalidInputError(field, value, f"1 to {longest} printable characters")
+    return text
+
+
+def checked_secret(field: str, value: object, longest: int) -> str:
+    """Answer a secret, or refuse it without repeating it."""
+    try:
+        return checked_line(field, value, longest)
+    except InvalidInputError as error:
+        raise InvalidInputError(field, "***", error.allowed) from None
+
+
+def refuse_while_open(sender: str) -> None:
+    """Raise ``ConflictError`` while the sender has mail that waits, is being sent or needs a decision."""
+    waiting = counts.open_messages(sender)
+    if waiting:
+        raise ConflictError(f"{sender} has mail that waits, is being sent or needs a decision: {waiting} in all")

@@ -1,0 +1,171 @@
+"""System mailboxes: who may send, how much, and whether they send at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from rqmail.administration.fields import UNSET, Unset, checked_key, checked_limit, checked_text, refuse_while_open
+from rqmail.clock import Clock
+from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
+from rqmail.intake.addresses import check_address
+from rqmail.models.base import borrowed, transaction
+from rqmail.models.mailbox import SystemMailbox
+from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.limits import mailbox_key
+
+#: A pause without an end: far enough away that nobody waits for it, near enough for every date column.
+INDEFINITELY = timedelta(days=3650)
+
+_MAX_REASON = 500
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxView:
+    """A system mailbox as it is configured; a limit of ``None`` means the default."""
+
+    key: str
+    address: str
+    rate_limit_per_minute: int | None
+    rate_limit_recipients_per_day: int | None
+    paused_until: datetime | None
+    pause_reason: str | None
+    created_on: datetime
+    changed_on: datetime
+
+
+class Mailboxes:
+    """Adds, changes, pauses and removes system mailboxes; an edit holds for every process within a second or two."""
+
+    def __init__(self, clock: Clock, limiter: MailRateLimiter) -> None:
+        self._clock = clock
+        self._limiter = limiter
+
+    def all(self) -> list[MailboxView]:
+        """List all system mailboxes by key."""
+        with borrowed():
+            return [self._view(row) for row in SystemMailbox.select().order_by(SystemMailbox.key)]
+
+    def get(self, key: str) -> MailboxView:
+        """Answer one system mailbox."""
+        return self._view(_row(key))
+
+    def add(
+        self,
+        key: str,
+        address: str,
+        *,
+        rate_limit_per_minute: int | None = None,
+        rate_limit_recipients_per_day: int | None = None,
+    ) -> MailboxView:
+        """Add a system mailbox; raises ``ConflictError`` when the key is taken."""
+        now = self._clock()
+        row = {
+            "key": checked_key(key),
+            "address": check_address(address, "address"),
+            "rate_limit_per_minute": checked_limit("rateLimitPerMinute", rate_limit_per_minute),
+            "rate_limit_recipients_per_day": checked_limit("rateLimitRecipientsPerDay", rate_limit_recipients_per_day),
+            "created_on": now,
+            "changed_on": now,
+        }
+        with transaction():
+            added = list(SystemMailbox.insert(**row).on_conflict_ignore().returning(SystemMailbox.key).execute())
+        if not added:
+            raise ConflictError(f"mailbox {key!r} exists already")
+        return self.get(key)
+
+    def set(
+        self,
+        key: str,
+        *,
+        address: str | Unset = UNSET,
+        rate_limit_per_minute: int | Unset | None = UNSET,
+        rate_limit_recipients_per_day: int | Unset | None = UNSET,
+    ) -> MailboxView:
+        """Change what is given; a limit of ``None`` goes back to the default."""
+        changes: dict[str, Any] = {}
+        if address is not UNSET:
+            changes["address"] = check_address(checked_text("address", address), "address")
+        if rate_limit_per_minute is not UNSET:
+            changes["rate_limit_per_minute"] = checked_limit("rateLimitPerMinute", rate_limit_per_minute)
+        if rate_limit_recipients_per_day is not UNSET:
+            changes["rate_limit_recipients_per_day"] = checked_limit(
+                "rateLimitRecipientsPerDay", rate_limit_recipients_per_day
+            )
+        before = _row(key)
+        self._update(key, changes)
+        after = self.get(key)
+        if before.paused_until is not None and mailbox_key(before.address) != mailbox_key(after.address):
+            self._hold(after.address, before.paused_until - self._clock(), before.pause_reason or "")
+        return after
+
+    def delete(self, key: str) -> None:
+        """Remove a mailbox; raises ``ConflictError`` while mail of it waits or needs a decision."""
+        with transaction():
+            _row(key)
+            refuse_while_open(f"mailbox:{key}")
+            SystemMailbox.delete().where(SystemMailbox.key == key).execute()
+
+    def pause(self, key: str, *, reason: str, duration: timedelta | None = None) -> MailboxView:
+        """Send nothing from the mailbox for ``duration``, or until it is resumed; replaces an earlier pause."""
+        if not isinstance(reason, str) or not reason.strip() or len(reason) > _MAX_REASON:
+            raise InvalidInputError("reason", reason, f"a reason of 1 to {_MAX_REASON} characters")
+        length = INDEFINITELY if duration is None else duration
+        if not timedelta(seconds=1) <= length <= INDEFINITELY:
+            raise InvalidInputError("duration", str(duration), f"1 second to {INDEFINITELY.days} days")
+        row = _row(key)
+        self._update(key, {"paused_until": self._clock() + length, "pause_reason": reason.strip()})
+        self._limiter.resume(mailbox_key(row.address))  # otherwise a longer pause would outlive a shorter one
+        self._hold(row.address, length, reason.strip())
+        return self.get(key)
+
+    def resume(self, key: str) -> MailboxView:
+        """End a pause, a person's or one that the provider's answers brought about."""
+        row = _row(key)
+        self._update(key, {"paused_until": None, "pause_reason": None})
+        self._limiter.resume(mailbox_key(row.address))
+        return self.get(key)
+
+    def reset(self, key: str) -> MailboxView:
+        """Forget what was counted against the mailbox's budget: its windows begin empty. Pauses stay.
+
+        Raises ``ConflictError`` while Redis, where it is counted, cannot be told.
+        """
+        row = _row(key)
+        if not self._limiter.reset(mailbox_key(row.address)):
+            raise ConflictError(f"mailbox {key!r} was not reset: Redis cannot be reached")
+        return self.get(key)
+
+    def _update(self, key: str, changes: dict[str, Any]) -> None:
+        if not changes:
+            return
+        changes["changed_on"] = self._clock()
+        with transaction():
+            SystemMailbox.update(**changes).where(SystemMailbox.key == key).execute()
+
+    def _hold(self, address: str, length: timedelta, reason: str) -> None:
+        milliseconds = length // timedelta(milliseconds=1)
+        if milliseconds > 0:
+            self._limiter.pause(mailbox_key(address), milliseconds, reason)
+
+    def _view(self, row: SystemMailbox) -> MailboxView:
+        paused = row.paused_until is not None and row.paused_until > self._clock()
+        return MailboxView(
+            key=row.key,
+            address=row.address,
+            rate_limit_per_minute=row.rate_limit_per_minute,
+            rate_limit_recipients_per_day=row.rate_limit_recipients_per_day,
+            paused_until=row.paused_until if paused else None,
+            pause_reason=row.pause_reason if paused else None,
+            created_on=row.created_on,
+            changed_on=row.changed_on,
+        )
+
+
+def _row(key: str) -> SystemMailbox:
+    with borrowed():
+        row = SystemMailbox.get_or_none(SystemMailbox.key == key)
+    if row is None:
+        raise NotFoundError("mailbox", key)
+    return row

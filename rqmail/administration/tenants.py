@@ -1,0 +1,160 @@
+"""Tenants: through whom the mail of each one leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rqmail.administration.fields import (
+    checked_key,
+    checked_line,
+    checked_provider,
+    checked_secret,
+    checked_text,
+    refuse_while_open,
+)
+from rqmail.clock import Clock
+from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
+from rqmail.intake.addresses import check_address
+from rqmail.models.base import borrowed, transaction
+from rqmail.models.mailbox import Provider, TenantMailSetting
+from rqmail.vault import SecretBox
+
+_MAX_TEXT = {"graph_tenant_id": 128, "graph_client_id": 128, "graph_client_secret": 4096, "sendgrid_api_key": 4096}
+
+
+@dataclass(frozen=True, slots=True)
+class TenantView:
+    """A tenant's mail setting; of its secrets only whether they are set."""
+
+    key: str
+    provider: str
+    address: str | None
+    graph_tenant_id: str | None
+    graph_client_id: str | None
+    has_graph_client_secret: bool
+    sendgrid_from: str | None
+    has_sendgrid_api_key: bool
+    created_on: datetime
+    changed_on: datetime
+
+
+class Tenants:
+    """Adds, changes and removes tenants' mail settings; an edit holds for every process within a second or two."""
+
+    def __init__(self, clock: Clock, box: SecretBox) -> None:
+        self._clock = clock
+        self._box = box
+
+    def all(self) -> list[TenantView]:
+        """List all tenants' mail settings by key."""
+        with borrowed():
+            return [_view(row) for row in TenantMailSetting.select().order_by(TenantMailSetting.key)]
+
+    def get(self, key: str) -> TenantView:
+        """Answer one tenant's mail setting."""
+        return _view(_row(key))
+
+    def add(self, key: str, provider: str | None = Provider.DEFAULT.value, **fields: str | None) -> TenantView:
+        """Add a tenant's mail setting; ``fields`` as in :meth:`set`. ``ConflictError`` when the key is taken."""
+        now = self._clock()
+        row = {"key": checked_key(key), **self._changes({"provider": provider, **fields})}
+        _require_sendable(row)
+        with transaction():
+            insert = TenantMailSetting.insert(**row, created_on=now, changed_on=now).on_conflict_ignore()
+            added = list(insert.returning(TenantMailSetting.key).execute())
+        if not added:
+            raise ConflictError(f"tenant {key!r} exists already")
+        return self.get(key)
+
+    def set(self, key: str, **fields: str | None) -> TenantView:
+        """Change what is given and leave the rest; ``None`` clears.
+
+        Fields: ``provider``, ``address``, ``graph_tenant_id``, ``graph_client_id``, ``graph_client_secret``,
+        ``sendgrid_api_key``, ``sendgrid_from``. The two secrets are stored encrypted and are never shown again.
+        """
+        changes = self._changes(fields)
+        with transaction():
+            row = _row(key)
+            _require_sendable(row.__data__ | changes)
+            if changes:
+                changes["changed_on"] = self._clock()
+                TenantMailSetting.update(**changes).where(TenantMailSetting.key == key).execute()
+        return self.get(key)
+
+    def delete(self, key: str) -> None:
+        """Remove a tenant's mail setting; raises ``ConflictError`` while mail of it waits or needs a decision."""
+        with transaction():
+            _row(key)
+            refuse_while_open(f"tenant:{key}")
+            TenantMailSetting.delete().where(TenantMailSetting.key == key).execute()
+
+    def _changes(self, fields: dict[str, str | None]) -> dict[str, Any]:
+        """Check the given fields and answer the columns they go to, secrets encrypted."""
+        changes: dict[str, Any] = {}
+        for name, value in fields.items():
+            field = _FIELDS.get(name)
+            if field is None:
+                raise InvalidInputError(name, "", "one of " + ", ".join(_FIELDS.values()))
+            if name == "provider":
+                changes[name] = checked_provider(value)
+            elif value is None:
+                changes[_column(name)] = None
+            elif name in {"address", "sendgrid_from"}:
+                changes[name] = check_address(checked_text(field, value), field)
+            elif name in _SECRETS:
+                changes[_column(name)] = self._box.encrypt(checked_secret(field, value, _MAX_TEXT[name]))
+            else:
+                changes[name] = checked_line(field, value, _MAX_TEXT[name])
+        return changes
+
+
+_FIELDS = {
+    "provider": "provider",
+    "address": "address",
+    "graph_tenant_id": "graphTenantId",
+    "graph_client_id": "graphClientId",
+    "graph_client_secret": "graphClientSecret",
+    "sendgrid_api_key": "sendgridApiKey",
+    "sendgrid_from": "sendgridFrom",
+}
+_SECRETS = frozenset({"graph_client_secret", "sendgrid_api_key"})
+
+
+def _column(name: str) -> str:
+    return f"{name}_encrypted" if name in _SECRETS else name
+
+
+def _require_sendable(row: dict[str, Any]) -> None:
+    """Refuse a setting with which no mail could ever leave."""
+    if row.get("provider") == Provider.MICROSOFT_GRAPH.value and not row.get("address"):
+        raise InvalidInputError("address", None, "the mailbox that sends, for the provider microsoft-graph")
+    if bool(row.get("graph_client_id")) != bool(row.get("graph_client_secret_encrypted")):
+        missing = "graphClientSecret" if row.get("graph_client_id") else "graphClientId"
+        raise InvalidInputError(missing, None, "graphClientId and graphClientSecret together")
+    if row.get("provider") == Provider.SENDGRID.value and not row.get("sendgrid_from"):
+        raise InvalidInputError("sendgridFrom", None, "the address mail is sent from, for the provider sendgrid")
+
+
+def _row(key: str) -> TenantMailSetting:
+    with borrowed():
+        row = TenantMailSetting.get_or_none(TenantMailSetting.key == key)
+    if row is None:
+        raise NotFoundError("tenant", key)
+    return row
+
+
+def _view(row: TenantMailSetting) -> TenantView:
+    return TenantView(
+        key=row.key,
+        provider=row.provider,
+        address=row.address,
+        graph_tenant_id=row.graph_tenant_id,
+        graph_client_id=row.graph_client_id,
+        has_graph_client_secret=row.graph_client_secret_encrypted is not None,
+        sendgrid_from=row.sendgrid_from,
+        has_sendgrid_api_key=row.sendgrid_api_key_encrypted is not None,
+        created_on=row.created_on,
+        changed_on=row.changed_on,
+    )

@@ -1,0 +1,1 @@
+"""Mail goes out: waiting messages are claimed within the budgets and sent, and whatever was lost is found again."""

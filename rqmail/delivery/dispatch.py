@@ -1,0 +1,233 @@
+"""From the table to the queues, never more than the budgets admit."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import structlog
+
+from rqmail.clock import Clock, to_epoch_ms
+from rqmail.delivery.senders import Sender, Senders
+from rqmail.models.backlog import Due, InHand, due, in_hand
+from rqmail.models.base import patiently
+from rqmail.models.message import Claim, Message, Priority
+from rqmail.queues import MailQueues
+from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.limits import RateLimits
+from rqmail.ratelimit.usage import Usage
+
+log = structlog.get_logger()
+
+#: A tick holds the dispatch lock no longer than this, even when it dies.
+_LOCK_SECONDS = 30
+
+#: Recovery looks after a claimed message whose job has not begun it within this time.
+CLAIM_LEASE = timedelta(seconds=15)
+
+#: Without a limiter's answer (Redis down, or a sender without limits) this many of a sender are in hand at most.
+_UNLIMITED_IN_HAND = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchReport:
+    """What one tick did."""
+
+    claimed: int = 0
+    jobs: int = 0
+    senders_due: int = 0
+    senders_waiting: int = 0
+    skipped: bool = False
+
+
+@dataclass(slots=True)
+class _Room:
+    """What one mailbox can still take: calls, calls not of high priority, recipients (``None`` is unbounded)."""
+
+    calls: int
+    calls_not_high: int
+    recipients: int | None
+    whole_day: int | None
+
+    @classmethod
+    def none(cls) -> _Room:
+        return cls(0, 0, 0, None)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The ids of one job in the making."""
+
+    job_id: str = field(default_factory=lambda: str(uuid4()))
+    ids: list[str] = field(default_factory=list)
+
+
+class Dispatcher:
+    """Claims due messages within their mailboxes' budgets and hands their ids to the workers."""
+
+    def __init__(
+        self,
+        senders: Senders,
+        limiter: MailRateLimiter,
+        queues: MailQueues,
+        clock: Clock,
+        *,
+        reserve_for_high: int,
+        job_size: int,
+        queued_at_most: int,
+    ) -> None:
+        self._senders = senders
+        self._limiter = limiter
+        self._queues = queues
+        self._clock = clock
+        self._reserve_for_high = reserve_for_high
+        self._job_size = job_size
+        self._queued_at_most = queued_at_most
+
+    def tick(self) -> DispatchReport:
+        """Claim and hand over what can be sent now; does nothing while another process is dispatching."""
+        token = self._queues.begin_dispatch(_LOCK_SECONDS)
+        if token is None:
+            return DispatchReport(skipped=True)
+        try:
+            return self._dispatch(self._clock())
+        finally:
+            self._queues.end_dispatch(token)
+
+    def _dispatch(self, now: datetime) -> DispatchReport:
+        waiting = due(now)
+        if not waiting:
+            return DispatchReport()
+        senders = self._senders.all()
+        # What is in hand is counted before the budgets are read: a message sent in between is then counted twice, which
+        # claims too little for one tick; the other way round it would claim too much.
+        hand = in_hand()
+        rooms = self._rooms(waiting, senders, hand, now)
+        left = self._queued_at_most - sum(h.queued for h in hand.values())
+        claimed = jobs = 0
+        for priorities, high in (((Priority.HIGH,), True), ((Priority.NORMAL, Priority.LOW), False)):
+            batches = self._claim(waiting, priorities, senders, rooms, now, left - claimed)
+            self._hand_over(batches, high=high)
+            claimed += sum(len(batch.ids) for batch in batches)
+            jobs += len(batches)
+        names = {one.sender for one in waiting}
+        still = sum(1 for name in names if (room := rooms.get(_budget_key(name, senders))) and room.calls <= 0)
+        return DispatchReport(claimed=claimed, jobs=jobs, senders_due=len(names), senders_waiting=still)
+
+    def _rooms(
+        self, waiting: list[Due], senders: dict[str, Sender], hand: dict[str, InHand], now: datetime
+    ) -> dict[str, _Room]:
+        """Ask the limiter for all mailboxes at once, and take off what is claimed already."""
+        wanted: dict[str, RateLimits] = {}
+        for name in {one.sender for one in waiting}:
+            sender = senders.get(name)
+            limits = sender.limits if sender and sender.limits else _NO_LIMITS
+            key = _budget_key(name, senders)
+            wanted[key] = _tighter(wanted.get(key, limits), limits)
+        # A person's pause stands in the table, where it outlives the limiter's memory of it.
+        paused = {sender.budget_key for sender in senders.values() if sender.paused_until and sender.paused_until > now}
+        in_hand_by_key: defaultdict[str, list[InHand]] = defaultdict(list)
+        for name, counts in hand.items():
+            in_hand_by_key[_budget_key(name, senders)].append(counts)
+        usages = self._limiter.usage(wanted)
+        now_ms = to_epoch_ms(now)
+        return {
+            key: _Room.none() if key in paused else self._room(usages[key], limits, in_hand_by_key[key], now_ms)
+            for key, limits in wanted.items()
+        }
+
+    def _room(self, usage: Usage, limits: RateLimits, hand: list[InHand], now_ms: int) -> _Room:
+        queued = sum(h.queued for h in hand)
+        # A message being sent has reserved its place already, except in the moment before it asks.
+        asking = max(0, sum(h.sending for h in hand) - usage.in_flight.used)
+        if usage.paused_until_ms is not None and usage.paused_until_ms > now_ms:
+            return _Room.none()
+        if limits == _NO_LIMITS or not usage.known:
+            calls = _UNLIMITED_IN_HAND - queued - asking
+            return _Room(calls, calls, None, None)
+        calls = usage.minute.remaining - queued - asking
+        if usage.in_flight.limit < limits.in_flight:  # it is being probed after a pause: no stampede
+            calls = min(calls, usage.in_flight.limit - queued - sum(h.sending for h in hand))
+        recipients = usage.day.remaining - sum(h.queued_recipients for h in hand)
+        return _Room(calls, calls - self._reserve_for_high, max(0, recipients), limits.recipients_per_day)
+
+    def _claim(
+        self,
+        waiting: list[Due],
+        priorities: tuple[Priority, ...],
+        senders: dict[str, Sender],
+        rooms: dict[str, _Room],
+        now: datetime,
+        left: int,
+    ) -> list[_Batch]:
+        """Claim sender by sender, starting somewhere else each time so that none is always last."""
+        by_key: defaultdict[str, list[Due]] = defaultdict(list)
+        for one in waiting:
+            if one.priority in priorities:
+                by_key[_budget_key(one.sender, senders)].append(one)
+        keys = list(by_key)
+        random.shuffle(keys)
+        batches: list[_Batch] = []
+        for key in keys:
+            if not batches or len(batches[-1].ids) >= self._job_size:
+                batches.append(_Batch())
+            room = rooms[key]
+            # Two senders on one mailbox take turns at who goes first; the more urgent of both still does.
+            mine = by_key[key]
+            random.shuffle(mine)
+            for one in sorted(mine, key=lambda d: d.priority):
+                claims = self._claim_one(one, key, room, now, left, batches[-1].job_id)
+                left -= len(claims)
+                batches[-1].ids += [claim.id for claim in claims]
+        return [batch for batch in batches if batch.ids]
+
+    def _claim_one(self, one: Due, key: str, room: _Room, now: datetime, left: int, job_id: str) -> list[Claim]:
+        calls = min(room.calls if one.priority == Priority.HIGH else room.calls_not_high, left)
+        if calls <= 0 or room.recipients == 0:
+            return []
+        claims = Message.claim_due(
+            one.sender,
+            one.priority,
+            now=now,
+            calls=calls,
+            recipients=room.recipients,
+            never_more_than=room.whole_day,
+            mailbox_key=key,
+            job_id=job_id,
+            lease=CLAIM_LEASE,
+        )
+        room.calls -= len(claims)
+        room.calls_not_high -= len(claims)
+        if room.recipients is not None:
+            room.recipients = max(0, room.recipients - sum(claim.recipient_count for claim in claims))
+        return claims
+
+    def _hand_over(self, batches: list[_Batch], *, high: bool) -> None:
+        """Push the jobs; what cannot be pushed goes back to the table at once."""
+        try:
+            self._queues.push([(batch.job_id, batch.ids) for batch in batches], high=high)
+        except Exception:
+            for batch in batches:
+                patiently(lambda batch=batch: Message.put_back(batch.ids, batch.job_id))  # type: ignore[misc]
+            raise
+
+
+#: Stands for "no budget of ours": the sender's provider has limits of its own.
+_NO_LIMITS = RateLimits(per_minute=1_000_000, recipients_per_day=1_000_000_000, in_flight=1_000_000)
+
+
+def _tighter(one: RateLimits, other: RateLimits) -> RateLimits:
+    """Where two senders share a mailbox, what both of them allow."""
+    return RateLimits(
+        min(one.per_minute, other.per_minute),
+        min(one.recipients_per_day, other.recipients_per_day),
+        min(one.in_flight, other.in_flight),
+    )
+
+
+def _budget_key(name: str, senders: dict[str, Sender]) -> str:
+    sender = senders.get(name)
+    return sender.budget_key if sender else name

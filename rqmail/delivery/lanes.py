@@ -1,0 +1,267 @@
+"""One job's messages, sent side by side: many mailboxes at once, few messages of each."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import structlog
+
+from rqmail.clock import Clock, cpu_seconds, monotonic
+from rqmail.delivery.outcomes import Ending, MailProviderService
+from rqmail.delivery.senders import Senders
+from rqmail.models.backlog import queued
+from rqmail.models.base import patiently
+from rqmail.models.contents import Contents, load_contents
+from rqmail.models.message import Message
+
+log = structlog.get_logger()
+
+#: A job starts with so many lanes and gets as many more after each look that finds the process less busy than this:
+#: where calls take no time, more threads only take turns at one interpreter (8 lanes sent a third more than 32).
+_LANES_AT_FIRST = 8
+_LOOK_SECONDS = 0.02
+_BUSY = 0.5
+
+#: Mail of a sender without a limiter (or that is gone) still goes few at a time.
+_WITHOUT_LIMITS_IN_FLIGHT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LanesReport:
+    """What became of a job's messages: handed to the service, put back untouched, or not ours any more."""
+
+    sent_off: int
+    put_back: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Sends one job's messages in parallel lanes, at most ``in_flight`` per mailbox, and puts back what is left.
+
+    ``width`` is how many lanes at most; ``lease`` how long a message begun is left alone by recovery; after
+    ``start_within_seconds`` a job begins nothing more.
+    """
+
+    service: MailProviderService
+    senders: Senders
+    clock: Clock
+    width: int
+    lease: timedelta
+    start_within_seconds: float
+    monotonic: Callable[[], float] = monotonic
+    cpu_seconds: Callable[[], float] = cpu_seconds
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def stop(self) -> None:
+        """Begin nothing new: what is in flight is finished, the rest goes back to the table."""
+        self.stopping.set()
+
+    def send(self, ids: Sequence[str]) -> LanesReport:
+        """Send these messages and answer when every one has an outcome or is back in the table.
+
+        Ids that are not QUEUED (any more) are passed over. Whatever is raised into this thread (a job timeout), what
+        has not begun is put back first.
+        """
+        run = _Run(self, ids)
+        try:
+            run.work()
+        finally:
+            run.put_back_the_rest()
+        return LanesReport(run.sent_off, run.put_back, run.lost)
+
+
+@dataclass(slots=True)
+class _Mailbox:
+    """What a job still has to send through one mailbox: QUEUED, and begun (SENDING under our claim) but not sent."""
+
+    in_flight: int
+    pending: deque[Message] = field(default_factory=deque)
+    begun: deque[Message] = field(default_factory=deque)
+
+
+class _Run:
+    """One call of :meth:`Lanes.send`: the mailboxes' messages, and the tokens that allow a lane to take one.
+
+    A token is a mailbox's right to one more message in flight. A lane takes a token, sends one message of that mailbox
+    and returns the token, until the mailbox has nothing left: so no lane ever searches, and none exceeds ``in_flight``.
+    """
+
+    def __init__(self, lanes: Lanes, ids: Sequence[str]) -> None:
+        self._lanes = lanes
+        self._deadline = lanes.monotonic() + lanes.start_within_seconds
+        self._claim = str(uuid4())
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._done = threading.Event()
+        self._mailboxes: dict[str, _Mailbox] = {}
+        self._tokens: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._tokens_left = 0
+        self._contents: dict[str, Contents] = {}
+        self.sent_off = 0
+        self.put_back = 0
+        self.lost = 0
+        self._load(ids)
+
+    def _load(self, ids: Sequence[str]) -> None:
+        known = self._lanes.senders.all()
+        messages = queued(ids)
+        self._contents = load_contents([message.id for message in messages])
+        for message in messages:
+            message.claim = self._claim
+            sender = known.get(message.sender)
+            key = sender.budget_key if sender else message.sender
+            limits = sender.limits if sender else None
+            in_flight = limits.in_flight if limits else _WITHOUT_LIMITS_IN_FLIGHT
+            self._mailboxes.setdefault(key, _Mailbox(in_flight)).pending.append(message)
+        # Round by round, so that every mailbox has its first message under way before any has its second.
+        for turn in range(max((mailbox.in_flight for mailbox in self._mailboxes.values()), default=0)):
+            for key, mailbox in self._mailboxes.items():
+                if turn < min(mailbox.in_flight, len(mailbox.pending)):
+                    self._tokens.put(key)
+                    self._tokens_left += 1
+
+    def work(self) -> None:
+        """Run the lanes until every mailbox has run dry or the job may begin nothing more."""
+        width = min(self._lanes.width, self._tokens_left)
+        if width == 0:
+            return
+        pool = ThreadPoolExecutor(width, thread_name_prefix="lane")
+        try:
+            running = [pool.submit(self._lane) for _ in range(min(width, _LANES_AT_FIRST))]
+            while len(running) < width and self._are_waited_for():
+                running += [pool.submit(self._lane) for _ in range(min(width - len(running), _LANES_AT_FIRST))]
+            wait_for(running)
+        finally:
+            self._over.set()
+            for _ in range(width):
+                self._tokens.put(None)
+            pool.shutdown(wait=True)
+        for lane in running:
+            lane.result()
+
+    def _are_waited_for(self) -> bool:
+        """Look on until the lanes spend their time waiting for answers; ``False`` when all is sent before that."""
+        lanes = self._lanes
+        while True:
+            wall, cpu = lanes.monotonic(), lanes.cpu_seconds()
+            if self._done.wait(_LOOK_SECONDS):
+                return False
+            if lanes.cpu_seconds() - cpu <= _BUSY * (lanes.monotonic() - wall):
+                return True
+
+    def put_back_the_rest(self) -> None:
+        """Return what was not sent off to the table."""
+        for key in self._mailboxes:
+            self._leave(key)
+
+    def _lane(self) -> None:
+        while (key := self._tokens.get()) is not None:
+            try:
+                more = self._send_next(key)
+            except Exception:
+                log.exception("mail.lane.failed", mailboxKey=key)
+                more = False
+            if more:
+                self._tokens.put(key)
+            else:
+                self._drop_token()
+
+    def _send_next(self, key: str) -> bool:
+        """Send one message of the mailbox; answer whether there may be more to send."""
+        message = self._next(key)
+        if message is None:
+            return False
+        if self._lanes.service.send(message, self._contents.get(message.id)) is Ending.MAILBOX_RESTS:
+            self._leave(key)
+        return True
+
+    def _next(self, key: str) -> Message | None:
+        """Take the mailbox's next message, SENDING under our claim, if the job may still begin one."""
+        lanes = self._lanes
+        mailbox = self._mailboxes[key]
+        while not (self._over.is_set() or lanes.stopping.is_set() or lanes.monotonic() > self._deadline):
+            with self._lock:
+                message = mailbox.begun.popleft() if mailbox.begun else None
+                # As many as the mailbox may have in flight: they all go in a moment, and one statement does for them.
+                room = 0 if message is not None else min(mailbox.in_flight, len(mailbox.pending))
+                candidates = [mailbox.pending.popleft() for _ in range(room)]
+            if message is not None and self._is_ours_for_long(message):
+                with self._lock:
+                    self.sent_off += 1
+                return message
+            if message is None and not candidates:
+                return None
+            if candidates:
+                self._begin(mailbox, candidates)
+        return None
+
+    def _is_ours_for_long(self, message: Message) -> bool:
+        """Say whether a message that is begun may still be sent; one that may not is put back, if it is still ours.
+
+        Where the machine slept meanwhile, recovery may have found it and another worker may have it by now.
+        """
+        latest = message.lease_until and message.lease_until - self._lanes.lease / 2
+        if latest is not None and self._lanes.clock() < latest:
+            return True
+        back = patiently(lambda: Message.put_back_unsent([message.id], self._claim))
+        with self._lock:
+            self.put_back += len(back)
+            self.lost += 1 - len(back)
+        return False
+
+    def _begin(self, mailbox: _Mailbox, candidates: list[Message]) -> None:
+        """Move messages to SENDING, and those that are too late to EXPIRED."""
+        now = self._lanes.clock()
+        in_time = [m for m in candidates if m.expires_on is None or m.expires_on > now]
+        for late in (m for m in candidates if m not in in_time):
+            patiently(lambda late=late: Message.expire(late.id))  # type: ignore[misc]
+        ids = [m.id for m in in_time]
+        started, lease_until = patiently(lambda: self._start(ids))
+        if missing := [message_id for message_id in ids if message_id not in started]:
+            # Another has them, unless the database took our word and its answer was lost: then nobody is at them.
+            patiently(lambda: Message.put_back_unsent(missing, self._claim))
+        with self._lock:
+            self.lost += len(missing)
+            for message in (m for m in in_time if m.id in started):
+                message.lease_until = lease_until
+                mailbox.begun.append(message)
+
+    def _start(self, ids: list[str]) -> tuple[set[str], datetime]:
+        """Count the lease from when it is written: the database may have been away since this was first tried."""
+        now = self._lanes.clock()
+        lease_until = now + self._lanes.lease
+        return Message.start_sending(ids, claim=self._claim, now=now, lease_until=lease_until), lease_until
+
+    def _leave(self, key: str) -> None:
+        """Put a mailbox's messages back untouched: it rests, or the job is over."""
+        mailbox = self._mailboxes[key]
+        with self._lock:
+            pending, begun = [m.id for m in mailbox.pending], [m.id for m in mailbox.begun]
+            mailbox.pending.clear()
+            mailbox.begun.clear()
+        back = 0
+        if pending:
+            back += len(patiently(lambda: Message.put_back(pending)))
+        if begun:
+            back += len(patiently(lambda: Message.put_back_unsent(begun, self._claim)))
+        with self._lock:
+            self.put_back += back
+
+    def _drop_token(self) -> None:
+        """A token has no more use; with the last one, every lane is told to go home."""
+        with self._lock:
+            self._tokens_left -= 1
+            last = self._tokens_left == 0
+        if last:
+            self._done.set()
+            for _ in range(self._lanes.width):
+                self._tokens.put(None)

@@ -1,0 +1,304 @@
+"""What happens to one message: it is sent, and however that ends is decided here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Protocol
+
+import structlog
+
+from rqmail.clock import Clock, monotonic
+from rqmail.delivery.senders import Sender, Senders
+from rqmail.errors import (
+    InvalidInputError,
+    MailAuthError,
+    MailboxBusyError,
+    MailboxPausedError,
+    MailboxUnavailableError,
+    MailError,
+    MailOutcomeUnknownError,
+    MailRateLimitExceededError,
+    MailRejectedError,
+    MailThrottledError,
+    MailTransientError,
+    NotFoundError,
+)
+from rqmail.mailers.base import Address, Mail, Mailer, Receipt
+from rqmail.models.base import patiently
+from rqmail.models.contents import Contents, load_contents
+from rqmail.models.message import Attempt, Message, RecipientKind
+from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.spread import compute_spread_ms
+
+log = structlog.get_logger()
+
+#: How long a mailbox rests when the provider pushes back without saying for how long: doubling from the first to the
+#: second, in milliseconds.
+THROTTLE_REST = (1_000, 3_600_000)
+UNAVAILABLE_REST = (300_000, 3_600_000)
+AUTH_REST = (30_000, 300_000)
+
+#: A place in flight comes free with the next answer; the moment the limiter names is when a lost lease would end.
+BUSY_REST_MS = 1_000
+
+#: How many messages refused in a row make a mailbox rest: Exchange throttles senders of many wrong ones (5.2.254).
+REJECTED_IN_A_ROW = 20
+
+#: A message certainly not sent is tried again after the first, doubling up to the second, plus the spread of its id.
+RETRY_FIRST = timedelta(seconds=5)
+RETRY_LONGEST = timedelta(hours=1)
+
+#: Copies show up in Sent Items with a delay: looking earlier proves nothing.
+FIRST_LOOK = timedelta(seconds=15)
+
+
+class Ending(Enum):
+    """How a send ended, as far as the lane that ran it must know."""
+
+    DONE = "done"
+    #: The mailbox cannot take anything now: whatever waits behind this message need not be tried.
+    MAILBOX_RESTS = "mailbox rests"
+    #: The message was no longer ours; nothing was written.
+    LOST = "lost"
+
+
+class Counter(Protocol):
+    """Counts what happens, for metrics; never fails."""
+
+    def count(self, event: str, label: str, seconds: float | None = None) -> None:
+        """Count one ``event`` under ``label``; ``seconds`` is how long it took, where that matters."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call to a provider, while its outcome is being written."""
+
+    message: Message
+    sender: Sender
+    at: datetime
+    seconds: float
+
+    def attempt(self, outcome: str, error: MailError | None = None, receipt: Receipt | None = None) -> Attempt:
+        answer = error or receipt
+        return Attempt(
+            at=self.at.isoformat(),
+            outcome=outcome,
+            duration_ms=round(self.seconds * 1000),
+            status=answer.status if answer else None,
+            code=error.code if error else None,
+            request_id=answer.request_id if answer else None,
+            client_request_id=answer.client_request_id if answer else None,
+            detail=str(error) if error else None,
+        )
+
+
+class MailProviderService:
+    """Sends one message and writes what became of it; no exception leaves it but a lost database's."""
+
+    def __init__(
+        self,
+        senders: Senders,
+        limiter: MailRateLimiter,
+        clock: Clock,
+        counter: Counter,
+        *,
+        max_attempts: int,
+    ) -> None:
+        self._senders = senders
+        self._limiter = limiter
+        self._clock = clock
+        self._counter = counter
+        self._max_attempts = max_attempts
+
+    def send(self, message: Message, contents: Contents | None = None) -> Ending:
+        """Send a message that is SENDING under the caller's claim, and write its outcome.
+
+        ``contents`` are its bodies and recipients where the caller has them already.
+        """
+        at = self._clock()
+        began = monotonic()
+        try:
+            sender = self._senders.find(message.sender)
+            mail = _mail(message, contents or load_contents([message.id]).get(message.id))
+        except NotFoundError as missing:
+            return self._written(message.mark_error, f"The sender is gone: {missing}.")
+        except _Unreadable as unreadable:
+            return self._written(message.mark_error, str(unreadable))
+        try:
+            receipt = self._mailer(sender).send(mail)
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the message needs an outcome
+            return self._ended_badly(_Call(message, sender, at, monotonic() - began), problem)
+        return self._accepted(_Call(message, sender, at, monotonic() - began), receipt)
+
+    # --- the endings, each in one place --------------------------------------------------------------------------
+
+    def _accepted(self, call: _Call, receipt: Receipt) -> Ending:
+        self._counter.count("sent", call.sender.budget_key, call.seconds)
+        return self._written(call.message.mark_sent, self._clock(), call.attempt("accepted", receipt=receipt))
+
+    def _ended_badly(self, call: _Call, problem: Exception) -> Ending:
+        match problem:
+            case MailRateLimitExceededError():
+                return self._over_budget(call, problem)
+            case MailboxPausedError():
+                return self._deferred(call, problem.retry_after_ms, waiting_for="paused", rests=True)
+            case MailboxBusyError():
+                wait_ms = min(problem.retry_after_ms, BUSY_REST_MS)
+                return self._deferred(call, wait_ms, waiting_for="in-flight", rests=False)
+            case MailThrottledError():
+                return self._throttled(call, problem)
+            case MailTransientError():
+                return self._not_sent(call, problem)
+            case MailRejectedError():
+                return self._rejected(call, problem)
+            case MailboxUnavailableError():
+                return self._unavailable(call, problem, UNAVAILABLE_REST, "mailbox-unavailable")
+            case MailAuthError():
+                return self._unavailable(call, problem, AUTH_REST, "auth")
+            case MailOutcomeUnknownError():
+                return self._unknown(call, problem)
+            case _:
+                log.error("mail.send.unexpected", messageUuid=call.message.id, exc_info=problem)
+                return self._unknown(
+                    call, MailOutcomeUnknownError(f"Unexpected {type(problem).__name__} while sending")
+                )
+
+    def _over_budget(self, call: _Call, denial: MailRateLimitExceededError) -> Ending:
+        """Our own budget has no room: wait until it has, spread out so that not all come back in one instant."""
+        message = call.message
+        scheduled_on = self._later(message, denial.retry_after_ms)
+        ending = self._written(message.defer, scheduled_on, waiting_for=denial.reason)
+        self._counter.count("denied", denial.reason)
+        self._counter.count("deferred", denial.reason)
+        log.info(
+            "mail.rateLimit.deferred",
+            mailboxKey=denial.mailbox_key,
+            messageUuid=message.id,
+            reason=denial.reason,
+            retryAfterMs=denial.retry_after_ms,
+            newScheduledOn=scheduled_on.isoformat(),
+        )
+        return Ending.MAILBOX_RESTS if ending is Ending.DONE else ending
+
+    def _throttled(self, call: _Call, error: MailThrottledError) -> Ending:
+        """The provider asks to slow down: the mailbox rests for every worker, longer each time in a row."""
+        reason = f"throttled by the provider ({error.code or error.status})"
+        rest_ms = self._limiter.back_off(call.sender.budget_key, *THROTTLE_REST, reason, error.granted_ms)
+        asked_ms = round((error.retry_after or 0) * 1000)
+        if asked_ms > rest_ms:
+            self._limiter.pause(call.sender.budget_key, asked_ms, reason)
+            rest_ms = asked_ms
+        self._counter.count("call", "throttled", call.seconds)
+        return self._deferred(call, rest_ms, waiting_for="throttled", rests=True, error=error)
+
+    def _unavailable(self, call: _Call, error: MailError, rest: tuple[int, int], why: str) -> Ending:
+        """The mailbox, or our way in, is broken: it rests with the reason, and one message at a time probes it."""
+        rest_ms = self._limiter.back_off(call.sender.budget_key, *rest, str(error), error.granted_ms)
+        self._counter.count("call", why, call.seconds)
+        log.warning(
+            "mail.mailbox.paused",
+            mailboxKey=call.sender.budget_key,
+            reason=str(error),
+            code=error.code,
+            forMs=rest_ms,
+        )
+        return self._deferred(call, rest_ms, waiting_for=why, rests=True, error=error)
+
+    def _not_sent(self, call: _Call, error: MailTransientError) -> Ending:
+        """Certainly not sent, and likely to work soon: a counted attempt, then growing patience."""
+        message = call.message
+        self._counter.count("call", "transient", call.seconds)
+        attempt = call.attempt("not-sent", error)
+        if message.attempts + 1 >= self._max_attempts:
+            self._counter.count("failed", "gave-up")
+            error_text = f"Gave up after {message.attempts + 1} attempts; the last one: {error}"
+            return self._written(message.mark_error, error_text, attempt)
+        wait = min(RETRY_FIRST * 2**message.attempts, RETRY_LONGEST)
+        jitter = timedelta(milliseconds=compute_spread_ms(f"{message.id}{message.attempts}")) * (wait / RETRY_LONGEST)
+        moment = self._clock() + wait + jitter
+        self._counter.count("deferred", "retry")
+        return self._written(message.retry_at, moment, error=str(error), attempt=attempt)
+
+    def _rejected(self, call: _Call, error: MailRejectedError) -> Ending:
+        """The message will never be taken; many of them in a row make the mailbox rest."""
+        self._counter.count("call", "rejected", call.seconds)
+        self._counter.count("failed", "rejected")
+        ending = self._written(call.message.mark_error, str(error), call.attempt("rejected", error))
+        if error.status is not None and self._limiter.strike(call.sender.budget_key) >= REJECTED_IN_A_ROW:
+            reason = f"{REJECTED_IN_A_ROW} messages in a row were rejected; the last one: {error}"
+            self._limiter.back_off(call.sender.budget_key, *UNAVAILABLE_REST, reason)
+            return Ending.MAILBOX_RESTS
+        return ending
+
+    def _unknown(self, call: _Call, error: MailOutcomeUnknownError) -> Ending:
+        """The provider may have accepted it: it must not be sent again until that is known."""
+        self._counter.count("call", "unknown", call.seconds)
+        log.warning(
+            "mail.send.outcomeUnknown",
+            mailboxKey=call.sender.budget_key,
+            messageUuid=call.message.id,
+            code=error.code,
+            status=error.status,
+            requestId=error.request_id,
+        )
+        return self._written(
+            call.message.mark_unknown,
+            call.attempt("unknown", error),
+            look_at=self._clock() + FIRST_LOOK,
+            error=str(error),
+        )
+
+    # --- what they share -----------------------------------------------------------------------------------------
+
+    def _mailer(self, sender: Sender) -> Mailer:
+        """Answer the sender's mailer; a sender nobody can make one for is not let in, and nothing has been sent."""
+        try:
+            return self._senders.mailer(sender)
+        except InvalidInputError as misconfigured:
+            raise MailAuthError(str(misconfigured)) from misconfigured
+
+    def _deferred(
+        self, call: _Call, wait_ms: int, *, waiting_for: str, rests: bool, error: MailError | None = None
+    ) -> Ending:
+        self._counter.count("deferred", waiting_for)
+        ending = self._written(
+            call.message.defer,
+            self._later(call.message, wait_ms),
+            waiting_for=waiting_for,
+            error=None if error is None else str(error),
+            attempt=None if error is None else call.attempt(waiting_for, error),
+        )
+        return Ending.MAILBOX_RESTS if rests and ending is Ending.DONE else ending
+
+    def _later(self, message: Message, wait_ms: int) -> datetime:
+        return self._clock() + timedelta(milliseconds=wait_ms + compute_spread_ms(message.id))
+
+    @staticmethod
+    def _written(write: Callable[..., bool], *args: object, **kwargs: object) -> Ending:
+        """Write the outcome, however long the database takes to come back: by now the mail may be out."""
+        return Ending.DONE if patiently(lambda: write(*args, **kwargs)) else Ending.LOST
+
+
+class _Unreadable(Exception):
+    """The row cannot be made into a mail."""
+
+
+def _mail(message: Message, contents: Contents | None) -> Mail:
+    if contents is None or not contents.recipients:
+        raise _Unreadable("The message has no content or no recipients; it was changed by hand or half deleted.")
+    by_kind: dict[RecipientKind, list[Address]] = {kind: [] for kind in RecipientKind}
+    for recipient in contents.recipients:
+        by_kind[recipient.kind].append(Address(recipient.address, recipient.name))
+    return Mail(
+        id=message.id,
+        subject=message.subject,
+        to=tuple(by_kind[RecipientKind.TO]),
+        cc=tuple(by_kind[RecipientKind.CC]),
+        bcc=tuple(by_kind[RecipientKind.BCC]),
+        text=contents.text,
+        html=contents.html,
+    )

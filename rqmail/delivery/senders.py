@@ -1,0 +1,152 @@
+"""Who a sender is: from the name on a message to the mailbox behind it, its limits and its mailer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from rqmail.clock import monotonic
+from rqmail.errors import NotFoundError
+from rqmail.mailers.base import Mailer
+from rqmail.mailers.factory import MailerFactory
+from rqmail.mailers.graph.mailbox import GraphMailbox
+from rqmail.models.base import borrowed
+from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
+from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
+from rqmail.vault import SecretBox
+
+#: How long a row read from the database is believed: an edit is seen by every process within this many seconds.
+_BELIEVED_SECONDS = 1.0
+
+MAILBOX_PREFIX = "mailbox:"
+TENANT_PREFIX = "tenant:"
+DEFAULT_SENDER = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class TenantConfig:
+    """A tenant's mail setting with its secrets in the clear: lives in memory only."""
+
+    key: str
+    provider: str
+    address: str | None
+    graph_tenant_id: str | None
+    graph_client_id: str | None
+    graph_client_secret: str | None
+    sendgrid_api_key: str | None
+    sendgrid_from: str | None
+
+    def __repr__(self) -> str:
+        return f"TenantConfig(key={self.key!r}, provider={self.provider!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """One sender; budget and pause are counted under ``budget_key``; without a budget ``limits`` is ``None``."""
+
+    name: str
+    budget_key: str
+    limits: RateLimits | None
+    row: SystemMailbox | TenantMailSetting | None
+
+    @property
+    def paused_until(self) -> datetime | None:
+        """Until when a person has paused it, if somebody has."""
+        return self.row.paused_until if isinstance(self.row, SystemMailbox) else None
+
+
+class Senders:
+    """Finds senders by the name a message carries; thread-safe, and never more than a second behind the tables."""
+
+    def __init__(
+        self,
+        factory: MailerFactory,
+        box: SecretBox,
+        defaults: RateLimits,
+        *,
+        monotonic: Callable[[], float] = monotonic,
+    ) -> None:
+        self._factory = factory
+        self._box = box
+        self._defaults = defaults
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._known: dict[str, Sender] = {}
+        self._read_at = float("-inf")
+
+    def find(self, name: str) -> Sender:
+        """Answer the sender of this name; raises :class:`~rqmail.errors.NotFoundError` when there is none."""
+        sender = self.all().get(name)
+        if sender is None:
+            kind, _, key = name.partition(":")
+            raise NotFoundError(kind, key or name)
+        return sender
+
+    def all(self) -> dict[str, Sender]:
+        """Answer every sender by name, read at most a second ago."""
+        with self._lock:
+            if self._monotonic() - self._read_at > _BELIEVED_SECONDS:
+                self._known = self._read()
+                self._read_at = self._monotonic()
+            return self._known
+
+    def forget(self) -> None:
+        """Read the tables anew at the next question: something in them was changed in this process."""
+        with self._lock:
+            self._read_at = float("-inf")
+
+    def mailer(self, sender: Sender) -> Mailer:
+        """Answer the mailer of a sender, wrapped by the limiter where it sends through Microsoft Graph."""
+        match sender.row:
+            case SystemMailbox() as mailbox:
+                return self._factory.get_mailer_for_system_mailbox(mailbox)
+            case TenantMailSetting() as tenant:
+                return self._factory.get_mailer(self._tenant_config(tenant))
+            case None:
+                return self._factory.get_mailer()
+
+    def mailbox(self, sender: Sender) -> GraphMailbox | None:
+        """Answer the read side of a Graph mailbox; ``None`` where the mail leaves another way."""
+        match sender.row:
+            case SystemMailbox() as mailbox:
+                return self._factory.get_graph_mailbox_for_system_mailbox(mailbox)
+            case TenantMailSetting() as tenant:
+                return self._factory.get_graph_mailbox(self._tenant_config(tenant))
+            case None:
+                return None
+
+    def _read(self) -> dict[str, Sender]:
+        with borrowed():
+            mailboxes = list(SystemMailbox.select())
+            tenants = list(TenantMailSetting.select())
+        known = {DEFAULT_SENDER: Sender(DEFAULT_SENDER, DEFAULT_SENDER, None, None)}
+        for mailbox in mailboxes:
+            limits = resolve_limits(
+                mailbox.rate_limit_per_minute, mailbox.rate_limit_recipients_per_day, defaults=self._defaults
+            )
+            name = MAILBOX_PREFIX + mailbox.key
+            known[name] = Sender(name, mailbox_key(mailbox.address), limits, mailbox)
+        for tenant in tenants:
+            name = TENANT_PREFIX + tenant.key
+            if tenant.provider == Provider.MICROSOFT_GRAPH.value:
+                known[name] = Sender(name, mailbox_key(tenant.address or ""), self._defaults, tenant)
+            else:
+                known[name] = Sender(name, name, None, tenant)
+        return known
+
+    def _tenant_config(self, row: TenantMailSetting) -> TenantConfig:
+        return TenantConfig(
+            key=row.key,
+            provider=row.provider,
+            address=row.address,
+            graph_tenant_id=row.graph_tenant_id,
+            graph_client_id=row.graph_client_id,
+            graph_client_secret=self._open(row.graph_client_secret_encrypted),
+            sendgrid_api_key=self._open(row.sendgrid_api_key_encrypted),
+            sendgrid_from=row.sendgrid_from,
+        )
+
+    def _open(self, secret: str | None) -> str | None:
+        return None if secret is None else self._box.decrypt(secret)

@@ -1,0 +1,1 @@
+"""People look: where mail stands, how much budget is left, and why nothing goes out."""

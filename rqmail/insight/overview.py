@@ -1,0 +1,272 @@
+"""The read side: what is where, how much budget is left, when it will be done, and why nothing is going out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from rqmail.clock import Clock, from_epoch_ms, monotonic
+from rqmail.errors import NotFoundError
+from rqmail.insight.explaining import explanation, problems
+from rqmail.insight.forecast import Backlog, backlog_done_on
+from rqmail.insight.standing import Budget, Machinery, SenderStatus, Sentence, State, Status, WindowView
+from rqmail.models import counts
+from rqmail.models.base import borrowed
+from rqmail.models.counts import SenderCounts
+from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
+from rqmail.models.message import MessageStatus
+from rqmail.queues import MailQueues
+from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
+from rqmail.ratelimit.usage import Usage, WindowUsage
+
+#: From this share of a budget on a mailbox is called near its limit.
+NEAR = 0.9
+
+#: Counting the past may take a twentieth of a process's time; below this many seconds it is not worth a thought.
+_SHARE = 20
+_CHEAP_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A sender as it is configured; ``budget_key`` and ``limits`` only where the limiter counts it."""
+
+    key: str
+    address: str | None
+    budget_key: str | None = None
+    limits: RateLimits | None = None
+    overridden: tuple[bool, bool] = (False, False)
+    paused_until: datetime | None = None
+    pause_reason: str | None = None
+
+
+class Ended:
+    """How many messages came to their end: counted anew each time; where that takes long it is believed for a while."""
+
+    def __init__(self, monotonic: Callable[[], float] = monotonic) -> None:
+        self._monotonic = monotonic
+        self._found: dict[str, dict[str, int]] = {}
+        self._believed_until = 0.0
+
+    def by_sender(self) -> dict[str, dict[str, int]]:
+        """Answer every sender's number of messages by the state they ended in."""
+        began = self._monotonic()
+        if began >= self._believed_until:
+            self._found = counts.ended_by_sender()
+            cost = self._monotonic() - began
+            self._believed_until = 0.0 if cost < _CHEAP_SECONDS else began + _SHARE * cost
+        return self._found
+
+
+class Overview:
+    """Answers what people and monitors ask; changes nothing."""
+
+    def __init__(self, limiter: MailRateLimiter, queues: MailQueues, clock: Clock, defaults: RateLimits) -> None:
+        self._limiter = limiter
+        self._queues = queues
+        self._clock = clock
+        self._defaults = defaults
+        self._ended = Ended()
+
+    @property
+    def defaults(self) -> RateLimits:
+        """The limits of a mailbox that has none of its own."""
+        return self._defaults
+
+    def status(self) -> Status:
+        """Look at everything once."""
+        now = self._clock()
+        known = self._known()
+        counted = self._counted(now)
+        machinery = self._machinery()
+        statuses = self._statuses(known, counted, machinery, now)
+        total: Counter[str] = Counter()
+        for sender in counted.values():
+            total.update(sender.by_status)
+        oldest = [sender.oldest for sender in counted.values() if sender.oldest is not None]
+        return Status(
+            now=now,
+            messages={status.value: total[status.value] for status in MessageStatus},
+            mailboxes={s.key: s for name, s in statuses.items() if name.startswith("mailbox:")},
+            tenants={s.key: s for name, s in statuses.items() if name.startswith("tenant:")},
+            default=statuses["default"],
+            queues=machinery.queues,
+            workers=machinery.workers,
+            last_tick_on=machinery.last_tick_on,
+            oldest_waiting_on=min(oldest, default=None),
+            redis=machinery.redis,
+            problems=tuple(problems(machinery, statuses, total, min(oldest, default=None), now)),
+        )
+
+    def mailbox(self, key: str) -> SenderStatus:
+        """Look at one system mailbox, with its budget."""
+        return self._one(f"mailbox:{key}")
+
+    def tenant(self, key: str) -> SenderStatus:
+        """Look at one tenant."""
+        return self._one(f"tenant:{key}")
+
+    def explain(self, key: str) -> Sentence:
+        """Say in plain words what the mail of a system mailbox waits for."""
+        return self.mailbox(key).explanation
+
+    def _one(self, name: str) -> SenderStatus:
+        now = self._clock()
+        known = self._known()
+        if name not in known:
+            kind, _, key = name.partition(":")
+            raise NotFoundError(kind, key)
+        # Senders on the same mailbox share its budget, so the estimate needs their backlogs too.
+        mine = known[name].budget_key
+        shared = {n: k for n, k in known.items() if n == name or (mine and k.budget_key == mine)}
+        return self._statuses(shared, self._counted(now), self._machinery(), now)[name]
+
+    def _known(self) -> dict[str, _Known]:
+        with borrowed():
+            mailboxes = list(SystemMailbox.select().order_by(SystemMailbox.key))
+            tenants = list(TenantMailSetting.select().order_by(TenantMailSetting.key))
+        known = {}
+        for row in mailboxes:
+            own = (row.rate_limit_per_minute, row.rate_limit_recipients_per_day)
+            known[f"mailbox:{row.key}"] = _Known(
+                row.key,
+                row.address,
+                mailbox_key(row.address),
+                resolve_limits(*own, defaults=self._defaults),
+                (bool(own[0] and own[0] > 0), bool(own[1] and own[1] > 0)),
+                row.paused_until,
+                row.pause_reason,
+            )
+        for tenant in tenants:
+            if tenant.provider == Provider.MICROSOFT_GRAPH.value and tenant.address:
+                known[f"tenant:{tenant.key}"] = _Known(
+                    tenant.key, tenant.address, mailbox_key(tenant.address), self._defaults
+                )
+            else:
+                known[f"tenant:{tenant.key}"] = _Known(tenant.key, tenant.sendgrid_from)
+        known["default"] = _Known("default", None)
+        return known
+
+    def _counted(self, now: datetime) -> dict[str, SenderCounts]:
+        counted = counts.open_by_sender(now)
+        for name, by_status in self._ended.by_sender().items():
+            counted.setdefault(name, SenderCounts()).by_status.update(by_status)
+        return counted
+
+    def _machinery(self) -> Machinery:
+        health = self._limiter.health()
+        if health.state != "ok":
+            return Machinery(health.state, health.text, {}, (), None)
+        workers = tuple(self._queues.workers())
+        return Machinery("ok", "", self._queues.depth(), workers, self._queues.last_tick())
+
+    def _statuses(
+        self, known: dict[str, _Known], counted: dict[str, SenderCounts], machinery: Machinery, now: datetime
+    ) -> dict[str, SenderStatus]:
+        usages = self._limiter.usage({k.budget_key: k.limits for k in known.values() if k.budget_key and k.limits})
+        shared: dict[str, Backlog] = {}
+        for name, sender in known.items():
+            if sender.budget_key:
+                counts_ = counted.get(name, SenderCounts())
+                before = shared.get(sender.budget_key, Backlog())
+                shared[sender.budget_key] = before.plus(counts_.backlog, counts_.backlog_recipients)
+        found = {}
+        for name, sender in known.items():
+            usage = usages.get(sender.budget_key) if sender.budget_key else None
+            budget = _budget(sender, usage, now) if usage is not None else None
+            counts_ = counted.get(name, SenderCounts())
+            backlog = shared[sender.budget_key] if sender.budget_key else Backlog()
+            found[name] = _sender_status(sender, counts_, budget, backlog, machinery, now)
+        return found
+
+
+def _budget(sender: _Known, usage: Usage, now: datetime) -> Budget:
+    paused_until = None if usage.paused_until_ms is None else from_epoch_ms(usage.paused_until_ms)
+    reason = usage.pause_reason
+    if sender.paused_until is not None and sender.paused_until > max(now, paused_until or now):
+        paused_until, reason = sender.paused_until, sender.pause_reason
+    next_free = from_epoch_ms(usage.next_free_ms)
+    return Budget(
+        known=usage.known,
+        per_minute=_window(usage.minute, usage.minute_bucket, usage.minute_rolling, overridden=sender.overridden[0]),
+        recipients_per_day=_window(usage.day, usage.day_bucket, usage.day_rolling, overridden=sender.overridden[1]),
+        in_flight=usage.in_flight.used,
+        in_flight_limit=usage.in_flight.limit,
+        paused_until=paused_until if paused_until is not None and paused_until > now else None,
+        pause_reason=reason if paused_until is not None and paused_until > now else None,
+        next_free_on=next_free if next_free > now else None,
+    )
+
+
+def _window(tighter: WindowUsage, bucket: WindowUsage, rolling: WindowUsage | None, *, overridden: bool) -> WindowView:
+    return WindowView(
+        limit=tighter.limit,
+        source="override" if overridden else "default",
+        used=tighter.used,
+        remaining=tighter.remaining,
+        bucket=bucket.used,
+        rolling=None if rolling is None else rolling.used,
+    )
+
+
+def _sender_status(
+    sender: _Known,
+    counted: SenderCounts,
+    budget: Budget | None,
+    shared: Backlog,
+    machinery: Machinery,
+    now: datetime,
+) -> SenderStatus:
+    deferred = counted.put_off
+    done_on = None
+    if budget is not None:
+        if budget.known:
+            deferred += max(0, counted.due - _admitted(counted, budget))
+        if counted.backlog and budget.known:
+            done_on = backlog_done_on(
+                shared,
+                now,
+                next_free_on=budget.next_free_on,
+                paused_until=budget.paused_until,
+                calls=(budget.per_minute.limit, budget.per_minute.remaining),
+                recipients=(budget.recipients_per_day.limit, budget.recipients_per_day.remaining),
+            )
+    return SenderStatus(
+        key=sender.key,
+        address=sender.address,
+        state=_state(budget),
+        messages={status.value: counted.by_status.get(status.value, 0) for status in MessageStatus},
+        waiting=counted.backlog,
+        waiting_recipients=counted.backlog_recipients,
+        deferred=deferred,
+        scheduled_later=counted.later,
+        oldest_waiting_on=counted.oldest,
+        next_on=counted.next_on,
+        done_on=done_on,
+        explanation=explanation(counted, budget, done_on, machinery, now),
+        budget=budget,
+    )
+
+
+def _admitted(counted: SenderCounts, budget: Budget) -> int:
+    """How many due messages may be claimed now, with what is claimed but has not reserved its place taken off."""
+    if budget.paused_until is not None or not budget.recipients_per_day.remaining:
+        return 0
+    asking = max(0, counted.by_status.get("SENDING", 0) - budget.in_flight)
+    return max(0, budget.per_minute.remaining - counted.by_status.get("QUEUED", 0) - asking)
+
+
+def _state(budget: Budget | None) -> State:
+    if budget is None:
+        return "ok"
+    if not budget.known:
+        return "unknown"
+    if budget.paused_until is not None:
+        return "paused"
+    windows = (budget.per_minute, budget.recipients_per_day)
+    if any(window.remaining == 0 for window in windows):
+        return "limited"
+    return "near" if any(window.used >= NEAR * window.limit for window in windows) else "ok"

@@ -1,0 +1,109 @@
+"""Submission: messages taken in once, however often the request that brings them is repeated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rqmail.clock import Clock
+from rqmail.errors import ConflictError
+from rqmail.intake.draft import Intake
+from rqmail.models.access import IdempotencyKey
+from rqmail.models.base import borrowed
+from rqmail.models.message import NewMessage
+
+#: A key is remembered for this long; after that it is as good as new.
+REMEMBERED = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The ids of the messages a request brought, in its order; ``replayed`` when an earlier one had brought them."""
+
+    ids: tuple[str, ...]
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Repeatable:
+    """What makes a request recognisable: who sends it, under which key, and the fingerprint of what it asks."""
+
+    caller: str
+    key: str
+    fingerprint: str
+
+
+class _TakenError(Exception):
+    """Another request stored its messages under this key first."""
+
+
+class Submission:
+    """Takes checked messages in, at most once per caller and key."""
+
+    def __init__(self, clock: Clock, intake: Intake) -> None:
+        self._clock = clock
+        self._intake = intake
+
+    def submit(self, messages: Sequence[NewMessage], request: Repeatable | None = None) -> Submitted:
+        """Store all of these, or none, and answer their ids.
+
+        A request that was answered before is answered the same and adds nothing, also when both come at the same
+        moment; raises ``ConflictError`` when its key was used for a request that asked for something else.
+        """
+        ids = tuple(message.id for message in messages)
+        if request is None:
+            self._intake.store(messages)
+            return Submitted(ids)
+        earlier = self._earlier(request)
+        if earlier is not None:
+            return earlier
+        try:
+            self._intake.store(messages, on_stored=self._remembering(request, ids))
+        except _TakenError:
+            return self._earlier(request) or self.submit(messages, request)
+        return Submitted(ids)
+
+    def _earlier(self, request: Repeatable) -> Submitted | None:
+        with borrowed():
+            row = IdempotencyKey.get_or_none(
+                IdempotencyKey.caller == request.caller,
+                IdempotencyKey.key == request.key,
+                IdempotencyKey.created_on > self._clock() - REMEMBERED,
+            )
+        if row is None:
+            return None
+        if row.fingerprint != request.fingerprint:
+            raise ConflictError("this Idempotency-Key was used for a request with a different body")
+        return Submitted(tuple(json.loads(row.message_ids)), replayed=True)
+
+    def _remembering(self, request: Repeatable, ids: tuple[str, ...]) -> Remembering:
+        return Remembering(request, ids, self._clock)
+
+
+class Remembering:
+    """Writes the key down in the transaction that stores the messages: the second of two at once waits, and loses."""
+
+    def __init__(self, request: Repeatable, ids: tuple[str, ...], clock: Clock) -> None:
+        self._request = request
+        self._ids = ids
+        self._clock = clock
+        self._done = False
+
+    def __call__(self, _stored: int) -> None:
+        """Take the key with the first batch; raises when another request has taken it, which undoes everything."""
+        if self._done:
+            return
+        now = self._clock()
+        IdempotencyKey.delete().where(IdempotencyKey.created_on <= now - REMEMBERED).execute()
+        insert = IdempotencyKey.insert(
+            caller=self._request.caller,
+            key=self._request.key,
+            fingerprint=self._request.fingerprint,
+            message_ids=json.dumps(self._ids),
+            created_on=now,
+        )
+        if not list(insert.on_conflict_ignore().returning(IdempotencyKey.key).execute()):
+            raise _TakenError
+        self._done = True

@@ -1,0 +1,92 @@
+"""The one way out: HTTP requests over pooled connections, each sent at most once and bounded in time and size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from requests import PreparedRequest
+from requests.structures import CaseInsensitiveDict
+from requests.utils import get_environ_proxies
+from urllib3.exceptions import HTTPError
+
+from rqmail.mailers.http.per_process import PerProcess
+from rqmail.mailers.http.pool import PoolAdapter
+from rqmail.settings import LOOPBACK_HOSTS
+
+_CHUNK = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said; ``headers`` ignore case, ``body`` is cut off at the limit asked for."""
+
+    status: int
+    headers: MutableMapping[str, str]
+    body: bytes
+
+
+class Transport:
+    """Sends requests for all mailers of a process, from any thread.
+
+    Stands on requests' adapter rather than its session: no cookies, no redirects, and nothing from the environment but
+    the proxy, which is looked up once per host (loopback has none). ``connect_timeout`` bounds connecting and each
+    write, ``answer_timeout`` the whole answer. ``ca_bundle`` replaces the trusted certificates.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect_timeout: float = 10.0,
+        answer_timeout: float = 30.0,
+        ca_bundle: Path | None = None,
+        connections: int = 256,
+    ) -> None:
+        self._timeout = (connect_timeout, answer_timeout)
+        self._verify: bool | str = str(ca_bundle) if ca_bundle else True
+        self._adapter = PerProcess(lambda: PoolAdapter(connections=connections))
+        self._proxies: dict[str, dict[str, str]] = {}
+
+    def request(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None, *, limit: int = 64 * 1024
+    ) -> Answer:
+        """Send one request and answer what came back, reading at most about ``limit`` bytes of its body.
+
+        Raises what requests raises when there is no status line; once there is one, a broken body is just a short one.
+        """
+        request = PreparedRequest()
+        request.method = method
+        request.url = url
+        request.headers = CaseInsensitiveDict(headers)
+        if body is not None:
+            request.headers["Content-Length"] = str(len(body))
+            request.body = body
+        response = self._adapter.get().send(
+            request, stream=True, timeout=self._timeout, verify=self._verify, proxies=self._proxies_for(url)
+        )
+        received = b""
+        try:
+            for chunk in response.raw.stream(_CHUNK, decode_content=True):
+                received += chunk
+                if len(received) > limit:
+                    response.raw.close()
+                    break
+        except (HTTPError, OSError):
+            response.raw.close()
+        response.raw.release_conn()
+        return Answer(response.status_code, response.headers, received[:limit])
+
+    def close(self) -> None:
+        """Close the pooled connections of this process."""
+        self._adapter.get().close()
+
+    def _proxies_for(self, url: str) -> dict[str, str]:
+        parts = urlsplit(url)
+        host = f"{parts.scheme}://{parts.netloc}"
+        proxies = self._proxies.get(host)
+        if proxies is None:
+            proxies = {} if parts.hostname in LOOPBACK_HOSTS else dict(get_environ_proxies(host))
+            self._proxies[host] = proxies
+        return proxies

@@ -1,0 +1,1 @@
+"""The processes that carry the mail: the scheduler and the workers."""

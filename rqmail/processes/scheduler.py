@@ -1,0 +1,207 @@
+"""The scheduler process: keeps the ticks coming. The only file that knows rq-scheduler."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from redis import Redis
+from redis.exceptions import RedisError
+from rq.exceptions import NoSuchJobError
+from rq.job import Job
+from rq_scheduler import Scheduler
+
+from rqmail.bootstrap import Application, application
+from rqmail.processes import worker
+from rqmail.queues import DISPATCH_JOB, MAIL, MAIL_HIGH, PURGE_JOB, RECOVER_JOB, TICKS, UNLOCK, MailJob
+
+log = structlog.get_logger()
+
+#: How often the loop looks for what is due; rq-scheduler counts whole seconds.
+_LOOP_SECONDS = 1.0
+
+#: The lock is held for one look; a dead holder is waited for no longer than this.
+_LOCK_SECONDS = 5
+
+#: A tick that has not ended by then is taken for hung.
+_TICK_TIMEOUT_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Something that runs again and again, under a fixed id so that it is never registered twice."""
+
+    id: str
+    function: str
+    every_seconds: int
+    queue: str = TICKS
+
+
+def ticks(poll_seconds: int) -> tuple[Tick, ...]:
+    """List what runs periodically; what may take seconds waits among the mail: a dispatch never waits for it."""
+    return (
+        Tick("rqmail-tick-dispatch", DISPATCH_JOB, poll_seconds),
+        Tick("rqmail-tick-recover", RECOVER_JOB, 10, MAIL),
+        Tick("rqmail-tick-purge", PURGE_JOB, 3600, MAIL),
+    )
+
+
+class MailScheduler(Scheduler):  # type: ignore[misc]
+    """rq-scheduler, made to outlive a flush, a dead predecessor's lock and a job it cannot read."""
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(queue_name=TICKS, interval=_LOOP_SECONDS, connection=redis, job_class=MailJob)
+        self._token = str(uuid4())
+
+    def register(self, wanted: tuple[Tick, ...]) -> list[str]:
+        """Schedule the ticks that are missing or not as wanted; answer their ids."""
+        registered = []
+        for tick in wanted:
+            if tick.id in self and self._is_as_wanted(tick):
+                continue
+            self.schedule(
+                datetime.now(UTC).replace(tzinfo=None),  # rq-scheduler's moments are naive and in UTC
+                tick.function,
+                interval=tick.every_seconds,
+                id=tick.id,
+                queue_name=tick.queue,
+                timeout=_TICK_TIMEOUT_SECONDS,
+                description=tick.function,
+            )
+            registered.append(tick.id)
+        return registered
+
+    def pass_once(self, wanted: tuple[Tick, ...]) -> None:
+        """See that every tick is registered, and queue what is due; does nothing while another scheduler is at it."""
+        if not self.acquire_lock():
+            return
+        try:
+            for tick_id in self.register(wanted):
+                log.info("mail.scheduler.tickRegistered", tick=tick_id)
+            self.enqueue_jobs()
+        finally:
+            self.remove_lock()
+
+    def acquire_lock(self) -> bool:
+        """Take rq-scheduler's own lock, under a token of ours."""
+        self._lock_acquired = bool(self.connection.set(self.scheduler_lock_key, self._token, ex=_LOCK_SECONDS, nx=True))
+        return self._lock_acquired
+
+    def remove_lock(self) -> None:
+        """Give the lock back if it is still ours."""
+        if self._lock_acquired:
+            self.connection.eval(UNLOCK, 1, self.scheduler_lock_key, self._token)
+            self._lock_acquired = False
+
+    def get_jobs(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Yield the scheduled jobs that can be read; the others are taken off the schedule and named in the log."""
+        until = kwargs.get("until", args[0] if args else "+inf")
+        for raw in self.connection.zrangebyscore(self.scheduled_jobs_key, 0, until):
+            job_id = raw.decode(errors="replace")
+            try:
+                job = self.job_class.fetch(job_id, connection=self.connection)
+                _ = job.func_name  # rq-scheduler formats it: better it fails here
+            except RedisError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever was written there, the loop goes on
+                self.connection.zrem(self.scheduled_jobs_key, raw)
+                if not isinstance(error, NoSuchJobError):
+                    log.error(  # noqa: TRY400 - the traceback says nothing about the job
+                        "mail.scheduler.unreadableJob", jobId=job_id, err=type(error).__name__
+                    )
+                continue
+            yield job
+
+    def _is_as_wanted(self, tick: Tick) -> bool:
+        try:
+            job: Job = self.job_class.fetch(tick.id, connection=self.connection)
+            return bool(job.meta.get("interval") == tick.every_seconds and job.origin == tick.queue)
+        except RedisError:
+            raise
+        except Exception:  # noqa: BLE001 - a tick that cannot be read is registered anew
+            return False
+
+
+def register_ticks(app: Application) -> list[str]:
+    """Register what is missing, so that a plain ``rqscheduler`` keeps it coming; answer the ids registered."""
+    return MailScheduler(app.redis).register(ticks(app.settings.poll_seconds))
+
+
+def run(app: Application) -> int:
+    """Keep the ticks coming until SIGTERM or SIGINT; answer the exit code.
+
+    Beside the loop run two small workers: one on ``ticks``, so that a tick never waits for a mail job, one on
+    ``mail-high``, so that mail a person waits for never waits for a campaign.
+    """
+    stopping = threading.Event()
+
+    def stop(_signum: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    scheduler = MailScheduler(app.redis)
+    helpers = _SmallWorkers((TICKS, MAIL_HIGH))
+    wanted = ticks(app.settings.poll_seconds)
+    away = False
+    try:
+        while not stopping.is_set():
+            helpers.keep_alive()
+            try:
+                scheduler.pass_once(wanted)
+                if away:
+                    log.info("mail.scheduler.redisIsBack")
+                away = False
+            except RedisError as error:
+                if not away:
+                    log.warning("mail.scheduler.waitingForRedis", err=type(error).__name__)
+                away = True
+            stopping.wait(_LOOP_SECONDS)
+    finally:
+        helpers.stop()
+    return 0
+
+
+class _SmallWorkers:
+    """One worker process per queue, started again when it dies and ended with its parent, however that ends."""
+
+    def __init__(self, queues: tuple[str, ...]) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._running: dict[str, BaseProcess | None] = dict.fromkeys(queues)
+
+    def keep_alive(self) -> None:
+        for name, process in self._running.items():
+            if process is None or not process.is_alive():
+                fresh = self._context.Process(target=_work_on, args=(name,), name=f"rqmail-{name}", daemon=True)
+                fresh.start()
+                self._running[name] = fresh
+
+    def stop(self) -> None:
+        alive = [process for process in self._running.values() if process is not None and process.is_alive()]
+        for process in alive:
+            process.terminate()
+        for process in alive:
+            process.join(timeout=120)
+
+
+def _work_on(queue: str) -> None:
+    """Be a worker on one queue for as long as the parent lives."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    raise SystemExit(worker.run(application(), queues=(queue,)))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,97 @@
+"""The overview on a terminal: counts, one row a sender with its budgets as bars, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rqmail.insight.standing import SenderStatus, Status, WindowView
+from rqmail.terminal.tables import moment, plain, table
+
+_BAR_WIDTH = 12
+_STATE_STYLE = {"ok": "green", "near": "yellow", "limited": "yellow", "paused": "red", "unknown": "red"}
+_STATUS_STYLE = {"SENT": "green", "ERROR": "red", "UNKNOWN": "magenta"}
+
+
+def board(status: Status) -> RenderableType:
+    """Draw everything the overview knows, as tall as it is."""
+    return Group(*_parts(status))
+
+
+def _parts(status: Status) -> Iterator[RenderableType]:
+    yield counts(status.messages)
+    yield machinery(status)
+    yield Text()
+    yield senders(status)
+    for problem in status.problems:
+        yield Text(f"{problem.level}: {plain(problem.text)}", style="red" if problem.level == "error" else "yellow")
+
+
+def counts(messages: dict[str, int]) -> Text:
+    """Write how many messages are where, leaving out the places where there are none."""
+    line = Text("messages  ")
+    shown = [(name, number) for name, number in messages.items() if number]
+    for name, number in shown or [("none", 0)]:
+        line.append(f"{name.lower()} ", style=_STATUS_STYLE.get(name, "")).append(f"{number:,}  ", style="bold")
+    return line
+
+
+def machinery(status: Status) -> Text:
+    """Write whether what carries the mail is alive."""
+    if status.redis != "ok":
+        return Text(f"redis     {status.redis}", style="red")
+    queues = ", ".join(f"{name} {depth}" for name, depth in status.queues.items())
+    tick = moment(status.last_tick_on, status.now) or "never"
+    return Text(f"running   {len(status.workers)} workers, last dispatch {tick}, jobs in queues: {queues}")
+
+
+def senders(status: Status) -> Table:
+    """Draw one row for each mailbox, and for each tenant that has mail or a budget."""
+    shown = table(
+        "sender", "state", "sent", "waiting", "deferred", "minute", "24 h", "in flight", "done about",
+        right=("sent", "waiting", "deferred"),
+    )  # fmt: skip
+    rows = [(f"mailbox:{key}", one) for key, one in status.mailboxes.items()]
+    rows += [(f"tenant:{key}", one) for key, one in status.tenants.items()]
+    if any(status.default.messages.values()):
+        rows.append(("default", status.default))
+    for name, one in rows:
+        shown.add_row(name, *_cells(one, status))
+    return shown
+
+
+def _cells(one: SenderStatus, status: Status) -> Iterator[RenderableType]:
+    yield Text(_state(one, status), style=_STATE_STYLE[one.state])
+    yield f"{one.messages['SENT']:,}"
+    yield f"{one.waiting:,}"
+    yield f"{one.deferred:,}"
+    if one.budget is None:
+        yield from ("", "", "")
+    else:
+        yield bar(one.budget.per_minute)
+        yield bar(one.budget.recipients_per_day)
+        yield f"{one.budget.in_flight}/{one.budget.in_flight_limit}"
+    yield moment(one.done_on, status.now)
+
+
+def _state(one: SenderStatus, status: Status) -> str:
+    if one.budget is not None and one.budget.paused_until is not None:
+        until = moment(one.budget.paused_until, status.now)
+        return plain(f"paused until {until}".replace("until until", "until") + f": {one.budget.pause_reason}")
+    if one.state == "limited" and one.budget is not None:
+        return f"full until {moment(one.budget.next_free_on, status.now)}"
+    return {"near": "near its limit", "unknown": "budget unknown"}.get(one.state, one.state)
+
+
+def bar(window: WindowView) -> Table:
+    """Draw how much of a limit is used."""
+    row = Table.grid(padding=(0, 1))
+    style = "red" if not window.remaining else "yellow" if window.used >= 0.9 * window.limit else "green"
+    drawn = ProgressBar(total=window.limit, completed=min(window.used, window.limit), width=_BAR_WIDTH)
+    drawn.complete_style = drawn.finished_style = style
+    row.add_row(drawn, f"{window.used:,}/{window.limit:,}")
+    return row

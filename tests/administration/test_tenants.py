@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from rqmail.administration.tenants import Tenants
+from rqmail.errors import InvalidInputError, SettingsError
+from rqmail.models.mailbox import TenantMailSetting
+from rqmail.vault import SecretBox
+
+BOX = SecretBox("a key for the tests, long enough")
+
+
+@pytest.fixture
+def tenants(database, clock):
+    return Tenants(clock, BOX)
+
+
+def test_secrets_are_stored_encrypted_and_only_ever_shown_as_set(tenants):
+    view = tenants.add(
+        "acme",
+        "microsoft-graph",
+        address="post@acme.nl",
+        graph_tenant_id="t",
+        graph_client_id="c",
+        graph_client_secret="hunter2 hunter2",
+    )
+    assert view.has_graph_client_secret
+    assert not view.has_sendgrid_api_key
+    assert "hunter2" not in repr(view)
+    stored = TenantMailSetting.get_by_id("acme").graph_client_secret_encrypted
+    assert "hunter2" not in stored
+    assert BOX.decrypt(stored) == "hunter2 hunter2"
+
+
+def test_a_wrong_secret_is_not_repeated_in_the_error(tenants):
+    with pytest.raises(InvalidInputError) as refused:
+        tenants.add("acme", graph_client_secret="hunter2\x00")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_tenants_field_left_out_keeps_its_value_and_none_clears_it(tenants):
+    tenants.add("acme", "sendgrid", sendgrid_from="post@acme.nl", sendgrid_api_key="SG.x")
+    view = tenants.set("acme", sendgrid_api_key=None)
+    assert (view.provider, view.sendgrid_from, view.has_sendgrid_api_key) == ("sendgrid", "post@acme.nl", False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"provider": "smtp"}, "provider"),
+        ({"provider": None}, "provider"),
+        ({"provider": "microsoft-graph"}, "address"),
+        ({"provider": "sendgrid"}, "sendgridFrom"),
+        ({"address": "acme"}, "address"),
+        ({"graph_client_id": "c"}, "graphClientSecret"),
+        ({"graph_client_secret": "s"}, "graphClientId"),
+        ({"graph_tenant_id": "x" * 129}, "graphTenantId"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_a_tenant_with_which_no_mail_could_leave_is_refused(tenants, fields, field):
+    with pytest.raises(InvalidInputError) as refused:
+        tenants.add("acme", **fields)
+    assert refused.value.field == field
+    assert tenants.all() == []
+
+
+def test_without_a_key_no_secret_is_taken(database, clock):
+    tenants = Tenants(clock, SecretBox(None))
+    with pytest.raises(SettingsError, match="RQMAIL_SECRET_KEY"):
+        tenants.add("acme", graph_client_id="c", graph_client_secret="s")

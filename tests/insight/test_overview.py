@@ -1,0 +1,209 @@
+"""What is where, how much budget is left, when it is done, and why nothing goes out."""
+
+from datetime import timedelta
+
+import pytest
+
+from rqmail.administration.mailboxes import Mailboxes
+from rqmail.errors import NotFoundError
+from rqmail.insight.forecast import Backlog, backlog_done_on
+from rqmail.insight.jsonable import as_json
+from rqmail.insight.overview import Ended, Overview
+from rqmail.intake.draft import Draft, Intake
+from rqmail.models.message import Message, MessageStatus
+from rqmail.queues import MailQueues, WorkerState
+from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.limits import RateLimits
+
+DEFAULTS = RateLimits()
+
+
+class Queues(MailQueues):
+    """The real queues, with workers that are only said to be there."""
+
+    crew: list[WorkerState]
+
+    def workers(self) -> list[WorkerState]:
+        return self.crew
+
+
+@pytest.fixture
+def limiter(redis_client, clock):
+    return MailRateLimiter(redis_client, clock=clock)
+
+
+@pytest.fixture
+def queues(redis_client, clock):
+    queues = Queues(redis_client, clock, poll_seconds=1, job_timeout_seconds=60)
+    queues.crew = [WorkerState("w1", "idle", ("ticks", "mail-high", "mail"), clock())]
+    queues.end_dispatch(queues.begin_dispatch(5))
+    return queues
+
+
+@pytest.fixture
+def mailboxes(database, limiter, clock):
+    mailboxes = Mailboxes(clock, limiter)
+    mailboxes.add("news", "news@x.nl", rate_limit_per_minute=2)
+    mailboxes.add("post", "post@x.nl")
+    return mailboxes
+
+
+@pytest.fixture
+def overview(mailboxes, limiter, queues, clock):
+    return Overview(limiter, queues, clock, DEFAULTS)
+
+
+@pytest.fixture
+def submit(mailboxes, clock):
+    intake = Intake(clock, lambda: None)
+
+    def submit(sender="mailbox:news", number=1, **fields):
+        draft = Draft(sender, "Hallo", "a@x.nl;b@x.nl", text="dag", **fields)
+        return intake.submit_all([draft] * number)
+
+    return submit
+
+
+def test_every_status_is_counted_over_all_and_by_sender(overview, submit, clock):
+    ids = submit(number=3) + submit("mailbox:post", 2)
+    Message.update(status="SENT", sent_on=clock()).where(Message.id == ids[0]).execute()
+    Message.cancel([ids[1]])
+    status = overview.status()
+    assert status.messages == dict.fromkeys(MessageStatus, 0) | {"SENT": 1, "CANCELLED": 1, "SCHEDULED": 3}
+    assert status.mailboxes["news"].messages["SENT"] == 1
+    assert (status.mailboxes["news"].waiting, status.mailboxes["news"].waiting_recipients) == (1, 2)
+    assert status.mailboxes["post"].messages["SCHEDULED"] == 2
+
+
+def test_a_past_that_takes_long_to_count_is_believed_for_a_while(mailboxes, submit, clock):
+    moments = iter([0.0, 0.2, 3.9, 4.1, 4.12])  # it takes 0.2 s the first time, 0.02 s the second
+    ended = Ended(lambda: next(moments))
+    ids = submit(number=2)
+    Message.update(status="SENT", sent_on=clock()).where(Message.id == ids[0]).execute()
+    assert ended.by_sender() == {"mailbox:news": {"SENT": 1}}
+    Message.update(status="SENT", sent_on=clock()).execute()
+    assert ended.by_sender() == {"mailbox:news": {"SENT": 1}}
+    assert ended.by_sender() == {"mailbox:news": {"SENT": 2}}
+
+
+def test_what_is_wanted_later_is_not_waiting_yet(overview, submit, clock):
+    submit(at=clock() + timedelta(hours=1))
+    news = overview.mailbox("news")
+    assert (news.waiting, news.scheduled_later, news.oldest_waiting_on, news.done_on) == (0, 1, None, None)
+    assert news.explanation.startswith("Nothing is due. The next of 1 goes out in 60 minutes")
+
+
+def test_a_limit_says_whether_it_is_the_default_or_an_override(overview):
+    budget = overview.mailbox("news").budget
+    assert (budget.per_minute.limit, budget.per_minute.source) == (2, "override")
+    assert (budget.recipients_per_day.limit, budget.recipients_per_day.source) == (9000, "default")
+
+
+def test_a_used_up_minute_says_so_and_when_it_ends(overview, submit, limiter, clock):
+    for _ in range(2):
+        limiter.settle(limiter.check_and_reserve("news@x.nl", 1, RateLimits(per_minute=2)))
+    submit(number=5)
+    news = overview.mailbox("news")
+    assert (news.state, news.deferred, news.budget.per_minute.remaining) == ("limited", 5, 0)
+    assert abs(news.budget.next_free_on - clock() - timedelta(seconds=60)) < timedelta(milliseconds=1)
+    assert abs(news.done_on - clock() - timedelta(minutes=3)) < timedelta(milliseconds=1)
+    assert news.explanation.startswith("5 messages wait: the minute's budget is used up (2 of 2 calls)")
+
+
+def test_a_used_up_day_says_so(overview, submit, limiter, mailboxes):
+    mailboxes.set("news", rate_limit_per_minute=10, rate_limit_recipients_per_day=3)
+    limiter.settle(limiter.check_and_reserve("news@x.nl", 3, RateLimits(10, 3)))
+    submit()
+    news = overview.mailbox("news")
+    assert news.state == "limited"
+    assert "the day's budget is used up (3 of 3 recipients)" in news.explanation
+
+
+def test_nine_tenths_of_a_budget_is_near_the_limit(overview, limiter, mailboxes):
+    mailboxes.set("news", rate_limit_recipients_per_day=10)
+    limiter.settle(limiter.check_and_reserve("news@x.nl", 9, RateLimits(2, 10)))
+    assert overview.mailbox("news").state == "near"
+
+
+def test_a_pause_says_why_and_until_when(overview, submit, mailboxes, clock):
+    submit()
+    mailboxes.pause("news", reason="wrong list", duration=timedelta(minutes=5))
+    news = overview.mailbox("news")
+    assert (news.state, news.deferred) == ("paused", 1)
+    assert news.explanation == "1 message waits: the mailbox is paused until 09:35:20 UTC (wrong list)."
+    assert any("wrong list" in problem.text for problem in overview.status().problems)
+    assert not overview.status().is_wrong
+
+
+def test_a_pause_of_a_person_shows_after_redis_forgot_it(overview, mailboxes, redis_client):
+    mailboxes.pause("news", reason="wrong list")
+    redis_client.flushall()
+    assert overview.mailbox("news").budget.pause_reason == "wrong list"
+    assert overview.mailbox("news").done_on is None
+
+
+def test_two_senders_on_one_mailbox_share_the_estimate(overview, submit, mailboxes, clock):
+    mailboxes.add("also", "NEWS@x.nl".lower(), rate_limit_per_minute=2)
+    submit(number=2)
+    submit("mailbox:also", 4)
+    assert overview.mailbox("news").done_on == clock() + timedelta(minutes=2)
+
+
+def test_overdue_mail_without_ticks_or_workers_is_an_error(overview, submit, queues, clock):
+    submit()
+    clock.advance(minutes=2)
+    queues.crew = [WorkerState("ticker", "idle", ("ticks",), clock())]
+    status = overview.status()
+    assert status.is_wrong
+    assert [problem.text for problem in status.problems] == [
+        "The last dispatch was 2 minutes ago; is `rqmail scheduler` running?",
+        "No worker listens for mail; start `rqmail worker`.",
+    ]
+    assert "scheduler" in status.mailboxes["news"].explanation
+
+
+def test_fresh_mail_without_workers_is_no_error_yet(overview, submit, queues):
+    queues.crew = []
+    submit()
+    assert not overview.status().is_wrong
+
+
+def test_without_redis_the_counts_are_still_told(mailboxes, queues, submit, clock):
+    submit()
+    dead = MailRateLimiter.from_url("redis://127.0.0.1:1/0")
+    status = Overview(dead, queues, clock, DEFAULTS).status()
+    assert (status.redis, status.is_wrong, status.mailboxes["news"].state) == ("unreachable", True, "unknown")
+    assert status.messages["SCHEDULED"] == 1
+
+
+def test_an_unknown_mailbox_is_not_found(overview):
+    with pytest.raises(NotFoundError, match="nobody"):
+        overview.explain("nobody")
+
+
+def test_json_is_camel_case_and_keeps_keys_that_are_data(overview, submit):
+    submit()
+    shown = as_json(overview.status())
+    assert shown["messages"]["SCHEDULED"] == 1
+    news = shown["mailboxes"]["news"]
+    assert news["budget"]["perMinute"]["limit"] == 2
+    assert news["oldestWaitingOn"] == "2026-03-10T09:30:20.123456Z"
+
+
+@pytest.mark.parametrize(
+    ("backlog", "calls", "recipients", "expected"),
+    [
+        (Backlog(0, 0), (25, 25), (9000, 9000), timedelta(0)),
+        (Backlog(25, 25), (25, 25), (9000, 9000), timedelta(0)),
+        (Backlog(26, 26), (25, 25), (9000, 9000), timedelta(minutes=1)),
+        (Backlog(100, 100), (25, 25), (9000, 9000), timedelta(minutes=3)),
+        (Backlog(100, 100), (25, 0), (9000, 9000), timedelta(seconds=40 + 180)),
+        (Backlog(9001, 9001), (9000, 9000), (9000, 9000), timedelta(days=1)),
+        (Backlog(10, 20_000), (25, 25), (9000, 5000), timedelta(days=2)),
+        (Backlog(18_050, 18_050), (25, 25), (9000, 9000), timedelta(days=2, minutes=2)),
+    ],
+)
+def test_the_estimate_counts_in_whole_windows(clock, backlog, calls, recipients, expected):
+    free = clock() + timedelta(seconds=40) if not calls[1] else None
+    done = backlog_done_on(backlog, clock(), next_free_on=free, paused_until=None, calls=calls, recipients=recipients)
+    assert done == clock() + expected

@@ -1,0 +1,144 @@
+"""Finding a mail again in the mailbox it was sent from."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+
+from mailers.servers import Script, serving
+from rqmail.errors import (
+    MailAuthError,
+    MailboxNotReadableError,
+    MailboxUnavailableError,
+    MailThrottledError,
+    MailTransientError,
+)
+from rqmail.mailers.graph.http import GraphHttp
+from rqmail.mailers.graph.mailbox import GraphMailbox, Sighting
+from rqmail.mailers.graph.mailer import ID_PROPERTY
+
+SENT = datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)
+EMPTY = (200, {}, {"value": []})
+
+
+def row(at: datetime = SENT, identifier: str = "AAMk1", **more) -> dict:
+    return {"id": identifier, "sentDateTime": at.isoformat().replace("+00:00", "Z"), **more}
+
+
+class FixedToken:
+    def token(self):
+        return "token"
+
+    def renewed(self, refused, claims):
+        return "token-2"
+
+
+@pytest.fixture
+def find(transport, clock):
+    def run(script, message_id="id-1", since=SENT - timedelta(minutes=1)):
+        with serving(script) as url:
+            http = GraphHttp(transport, FixedToken())
+            return GraphMailbox(http, f"{url}/v1.0", "noreply@contoso.example", clock=clock).find_sent(
+                message_id, since
+            )
+
+    return run
+
+
+def in_folder(folder, *rows):
+    def answer(asked):
+        return (200, {}, {"value": list(rows)}) if f"/mailFolders/{folder}/messages" in asked.path else EMPTY
+
+    return answer
+
+
+@pytest.mark.parametrize("folder", ["sentitems", "drafts", "outbox"])
+def test_a_mail_is_found_in_each_folder_it_can_be_in(find, folder):
+    script = Script([in_folder(folder, row(internetMessageId="<a@b>"))])
+
+    assert find(script) == Sighting(folder, "AAMk1", SENT, "<a@b>")
+
+
+def test_the_question_is_by_our_property_and_value(find):
+    script = Script([EMPTY])
+    assert find(script, "it's 1") is None
+
+    assert [urlsplit(asked.path).path.split("/")[-2] for asked in script.asked] == ["sentitems", "drafts", "outbox"]
+    asked = script.asked[0]
+    assert asked.method == "GET"
+    assert asked.headers["Prefer"] == 'IdType="ImmutableId"'
+    assert parse_qs(urlsplit(asked.path).query)["$filter"] == [
+        f"singleValueExtendedProperties/any(ep: ep/id eq '{ID_PROPERTY}' and ep/value eq 'it''s 1')"
+    ]
+    assert "+" not in unquote(asked.path)
+
+
+def test_the_search_ends_where_the_mail_is_found(find):
+    script = Script([in_folder("sentitems", row())])
+    find(script)
+
+    assert len(script.asked) == 1
+
+
+def test_a_mail_older_than_asked_for_is_not_the_one(find):
+    assert find(Script([in_folder("sentitems", row(SENT - timedelta(hours=1)))])) is None
+
+
+def test_of_several_the_newest_is_named(find):
+    script = Script([in_folder("sentitems", row(identifier="old"), row(SENT + timedelta(seconds=9), "new"))])
+
+    assert find(script).provider_message_id == "new"
+
+
+def test_a_draft_without_a_sent_time_is_dated_by_its_making(find):
+    made = {"id": "d", "sentDateTime": None, "createdDateTime": "2026-03-01T12:00:07Z"}
+
+    assert find(Script([in_folder("drafts", made)])).at == SENT + timedelta(seconds=2)
+
+
+def test_a_folder_that_does_not_exist_holds_nothing(find):
+    missing = (404, {}, {"error": {"code": "ErrorFolderNotFound", "message": ""}})
+    script = Script([EMPTY, EMPTY, missing])
+
+    assert find(script) is None
+
+
+@pytest.mark.parametrize("message", ["Access is denied.", "Access is disabled: [RAOP]"])
+def test_a_mailbox_that_may_not_be_read_is_said_to_be_so(find, message):
+    with pytest.raises(MailboxNotReadableError, match=r"grant the app Mail\.Read") as caught:
+        find(Script([(403, {"request-id": "r-1"}, {"error": {"code": "ErrorAccessDenied", "message": message}})]))
+
+    assert (caught.value.code, caught.value.request_id) == ("ErrorAccessDenied", "r-1")
+    assert not isinstance(caught.value, MailAuthError)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(401, MailAuthError), (404, MailboxUnavailableError), (429, MailThrottledError)]
+)
+def test_any_other_refusal_is_the_error_it_is_when_sending(find, status, expected):
+    with pytest.raises(expected):
+        find(Script([(status, {}, b"")]))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"value": 7}',
+        b'{"value": [7]}',
+        b'{"value": [{}]}',
+        b'{"value": [{"id": "a", "sentDateTime": "yesterday"}]}',
+        b'{"value": [{"id": "a", "sentDateTime": "2026-03-01T12:00:00"}]}',
+        json.dumps({"value": [{"id": "x" * 2_000_000}]}).encode(),
+    ],
+    ids=range(10),
+)
+def test_an_answer_that_cannot_be_read_is_no_proof_of_absence(find, body):
+    with pytest.raises(MailTransientError, match="ask again later"):
+        find(Script([(200, {}, body)]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from rqmail import scheduler as schedulers
-from rqmail import worker as workers
 from rqmail.bootstrap import application
+from rqmail.processes import scheduler as schedulers
+from rqmail.processes import worker as workers
 
 
 @click.command(epilog="The stock command works as well: rq worker -S json ticks mail-high mail")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import configparser
 import re
+import shutil
+import subprocess
 import sys
+import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import grimp
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -64,4 +68,20 @@ def test_every_file_beside_the_code_is_installed_with_it():
     installed = {path for folder, wanted in patterns.items() for pattern in wanted for path in folder.glob(pattern)}
     installed |= set((ROOT / "rqmail").rglob("py.typed"))
     files = {path for path in (ROOT / "rqmail").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    assert sorted(path for path in files - installed if path.suffix != ".py") == []
+    sources = {".py", ".po", ".pot"}  # catalogues are installed compiled
+    assert sorted(path for path in files - installed if path.suffix not in sources) == []
+
+
+def test_a_wheel_has_every_catalogue_compiled_and_no_source_of_one(tmp_path):
+    pytest.importorskip("setuptools", minversion="70.1")
+    tree = tmp_path / "tree"
+    shutil.copytree(ROOT / "rqmail", tree / "rqmail", ignore=shutil.ignore_patterns("*.mo", "__pycache__"))
+    shutil.copytree(ROOT / "jobs", tree / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    build = f"import setuptools.build_meta as backend; print(backend.build_wheel({str(tmp_path)!r}))"
+    subprocess.run([sys.executable, "-c", build], cwd=tree, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if "/translations/" in name}
+    there = {path.relative_to(ROOT).with_suffix(".mo") for path in (ROOT / "rqmail").rglob("translations/*/*/*.po")}
+    assert packed == {str(path) for path in there} != set()

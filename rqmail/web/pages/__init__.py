@@ -12,6 +12,7 @@ from rqmail.web.pages import (
     message,
     messages,
     overview,
+    sentences,
     tenants,
     tokens,
     writing,
@@ -24,3 +25,4 @@ for _page in (overview, mailboxes, messages, message, decisions, tenants, tokens
 
 language.install(blueprint)
 writing.install(blueprint)
+sentences.install(blueprint)

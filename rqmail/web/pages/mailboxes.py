@@ -59,9 +59,9 @@ def add() -> _Shown:
         except InvalidInputError as error:
             typed.note(wrong, error)
         except ConflictError:
-            wrong["key"] = say("wrong.taken")
+            wrong["key"] = say("This one exists already.")
         else:
-            flash(say("mailboxes.added", key=added.key))
+            flash(say("%(key)s was added.", key=added.key))
             return redirect(url_for("pages.mailboxes.list_mailboxes"), HTTPStatus.SEE_OTHER)
     return typed.again("pages/mailboxes.html", wrong, form="add", **_rows())
 
@@ -85,7 +85,7 @@ def set_limits(key: str) -> _Shown:
         except InvalidInputError as error:
             typed.note(wrong, error)
         else:
-            flash(say("mailboxes.limits-set", key=key))
+            flash(say("The limits of %(key)s were saved; the next dispatch uses them.", key=key))
             return _back(key)
     if request.form.get("from") == "mailbox":
         return typed.again("pages/mailbox.html", wrong, form="limits", **_one(key))
@@ -102,7 +102,7 @@ def set_address(key: str) -> _Shown:
         wrong: typed.Wrong = {}
         typed.note(wrong, error)
         return typed.again("pages/mailbox.html", wrong, form="address", **_one(key))
-    flash(say("mailboxes.address-set", key=key))
+    flash(say("The address of %(key)s was saved.", key=key))
     return _back(key)
 
 
@@ -113,14 +113,14 @@ def pause(key: str) -> _Shown:
     wrong: typed.Wrong = {}
     duration = typed.text("duration")
     if duration not in DURATIONS:
-        wrong["duration"] = say("wrong.duration")
+        wrong["duration"] = say("One of those in the list.")
     else:
         try:
             changes().pause_mailbox(key, typed.text("reason"), DURATIONS[duration])
         except InvalidInputError as error:
             typed.note(wrong, error)
         else:
-            flash(say("mailboxes.paused", key=key))
+            flash(say("%(key)s is paused.", key=key))
             return _back(key)
     return typed.again("pages/mailbox.html", wrong, form="pause", **_one(key))
 
@@ -130,7 +130,7 @@ def pause(key: str) -> _Shown:
 def resume(key: str) -> Response:
     """End a pause."""
     changes().resume_mailbox(key)
-    flash(say("mailboxes.resumed", key=key))
+    flash(say("%(key)s sends again.", key=key))
     return _back(key)
 
 
@@ -141,9 +141,9 @@ def reset(key: str) -> Response:
     try:
         changes().reset_mailbox(key)
     except ConflictError:
-        flash(say("mailboxes.not-reset", key=key), "error")
+        flash(say("%(key)s was not reset: Redis, where it is counted, cannot be reached.", key=key), "error")
     else:
-        flash(say("mailboxes.was-reset", key=key))
+        flash(say("The windows of %(key)s begin empty.", key=key))
     return _back(key)
 
 
@@ -154,9 +154,9 @@ def delete(key: str) -> Response:
     try:
         changes().delete_mailbox(key)
     except ConflictError:
-        flash(say("mailboxes.not-deleted", key=key), "error")
+        flash(say("%(key)s cannot be deleted: mail of it waits, is being sent or needs a decision.", key=key), "error")
         return _back(key)
-    flash(say("mailboxes.deleted", key=key))
+    flash(say("%(key)s was deleted.", key=key))
     return redirect(url_for("pages.mailboxes.list_mailboxes"), HTTPStatus.SEE_OTHER)
 
 

@@ -17,6 +17,7 @@ from rqmail.insight.standing import SenderStatus
 from rqmail.models.message import MessageStatus
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
+from rqmail.web.pages import words
 from rqmail.web.pages.language import say
 from rqmail.web.sessions import local_path
 
@@ -90,9 +91,9 @@ def act(message_id: str, action: str) -> AnyResponse:
     try:
         _ACTS[action](changes(), message_id)
     except ConflictError:
-        flash(say("message.too-late"), "error")
+        flash(say("Too late: the message has moved on meanwhile."), "error")
     else:
-        flash(say(f"message.done.{action}"))
+        flash(str(words.ACTS_DONE[action]))
     where = request.form.get("next")
     target = local_path(where) if where else url_for("pages.message.show", message_id=message_id)
     return redirect(target, HTTPStatus.SEE_OTHER)

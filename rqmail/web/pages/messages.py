@@ -22,7 +22,7 @@ from rqmail.insight.jsonable import as_json
 from rqmail.models.message import MessageStatus, Priority
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
-from rqmail.web.pages import typed
+from rqmail.web.pages import typed, words
 from rqmail.web.pages.language import say, say_count
 
 blueprint = Blueprint("messages", __name__, url_prefix="/messages")
@@ -111,11 +111,11 @@ def bulk() -> str | tuple[str, int] | AnyResponse:
     action = next((one for one in ACTIONS if one == request.form.get("action")), None)
     here = url_for("pages.messages.list_messages", **_given(asked))
     if action is None or (not everything and not ids):
-        flash(say("messages.nothing-chosen"), "error")
+        flash(say("Choose messages first."), "error")
         return redirect(here, HTTPStatus.SEE_OTHER)
     if request.form.get("sure") == "yes":
         moved = changes().bulk(action, wanted, _shown(asked, ids, everything=everything))
-        flash(say_count(f"messages.done.{action}", moved))
+        flash(say_count(words.BULK_DONE[action], moved))
         return redirect(here, HTTPStatus.SEE_OTHER)
     return render_template(
         "pages/confirm.html",

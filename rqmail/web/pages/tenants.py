@@ -48,9 +48,9 @@ def add() -> _Shown:
     except InvalidInputError as error:
         typed.note(wrong, error)
     except ConflictError:
-        wrong["key"] = say("wrong.taken")
+        wrong["key"] = say("This one exists already.")
     else:
-        flash(say("tenants.added", key=added.key))
+        flash(say("%(key)s was added.", key=added.key))
         return redirect(url_for("pages.tenants.list_tenants"), HTTPStatus.SEE_OTHER)
     return typed.again("pages/tenants.html", wrong, **_rows())
 
@@ -72,7 +72,7 @@ def set_tenant(key: str) -> _Shown:
         wrong: typed.Wrong = {}
         typed.note(wrong, error)
         return typed.again("pages/tenant.html", wrong, **_one(key))
-    flash(say("tenants.changed", key=key))
+    flash(say("%(key)s was saved.", key=key))
     return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
 
 
@@ -83,9 +83,9 @@ def delete(key: str) -> Response:
     try:
         changes().delete_tenant(key)
     except ConflictError:
-        flash(say("tenants.not-deleted", key=key), "error")
+        flash(say("%(key)s cannot be deleted: mail of it waits, is being sent or needs a decision.", key=key), "error")
         return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
-    flash(say("tenants.deleted", key=key))
+    flash(say("%(key)s was deleted.", key=key))
     return redirect(url_for("pages.tenants.list_tenants"), HTTPStatus.SEE_OTHER)
 
 

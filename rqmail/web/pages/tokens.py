@@ -34,14 +34,14 @@ def create() -> str | tuple[str, int]:
     expires = typed.text("expiresOn")
     expires_on = typed.day(expires, after=1) if expires else None
     if expires and expires_on is None:
-        wrong["expiresOn"] = say("wrong.expiresOn")
+        wrong["expiresOn"] = say("A day that is not over yet.")
     else:
         try:
             made, token = changes().create_token(typed.text("name"), request.form.getlist("scopes"), expires_on)
         except InvalidInputError as error:
             typed.note(wrong, error)
         except ConflictError:
-            wrong["name"] = say("wrong.taken")
+            wrong["name"] = say("This one exists already.")
         else:
             tokens = application().access.tokens()
             return render_template("pages/tokens.html", tokens=tokens, scopes=_SCOPES, made=made, token=token)
@@ -53,5 +53,5 @@ def create() -> str | tuple[str, int]:
 def revoke(name: str) -> Response:
     """Let nobody in with this token any more."""
     changes().revoke_token(name)
-    flash(say("tokens.was-revoked", name=name))
+    flash(say("%(name)s lets nobody in any more.", name=name))
     return redirect(url_for("pages.tokens.list_tokens"), HTTPStatus.SEE_OTHER)

@@ -11,8 +11,7 @@ from flask import render_template, request
 from markupsafe import Markup
 
 from rqmail.errors import InvalidInputError
-from rqmail.web.pages.catalogue import TEXTS
-from rqmail.web.pages.language import say
+from rqmail.web.pages import words
 
 _WHOLE = re.compile(r"[0-9]{1,12}")
 
@@ -49,8 +48,7 @@ def day(value: str, *, after: int = 0) -> datetime | None:
 
 def note(wrong: Wrong, error: InvalidInputError) -> None:
     """Write beside the field what it should have been; the first complaint about a field stays."""
-    key = f"wrong.{error.field}"
-    wrong.setdefault(error.field, say(key) if key in TEXTS else error.allowed)
+    wrong.setdefault(error.field, str(words.WRONG.get(error.field, error.allowed)))
 
 
 def again(template: str, wrong: Mapping[str, object], **values: object) -> tuple[str, int]:

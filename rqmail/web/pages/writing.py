@@ -1,27 +1,23 @@
-"""How values are written for people: numbers, moments, durations, and sentences about why mail waits."""
+"""How values are written for people: numbers, moments, durations, and what our own values are called."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from babel.dates import format_timedelta
 from flask import Blueprint
+from flask_babel import LazyString, get_locale
 from markupsafe import Markup, escape
 
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.overview import NEAR
-from rqmail.insight.standing import Sentence, WindowView
+from rqmail.insight.standing import WindowView
 from rqmail.models.message import MessageStatus
 from rqmail.web.context import application, principal
-from rqmail.web.pages.catalogue import TEXTS
-from rqmail.web.pages.language import say, say_count, write_number
-
-_UNITS = ((86_400, "days"), (3600, "hours"), (60, "minutes"))
-
-#: Which sentences of the overview begin with how many messages wait.
-_COUNTED = frozenset({"redis", "paused", "stopped", "day", "minute", "put-off", "going"})
+from rqmail.web.pages import words
+from rqmail.web.pages.language import say, write_number
 
 #: How a moment looks where values are kept as JSON.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -37,7 +33,6 @@ def install(pages: Blueprint) -> None:
         ("moment", write_moment),
         ("age", write_age),
         ("duration", write_duration),
-        ("sentence", write_sentence),
         ("wait", write_wait),
         ("status", write_status),
         ("outcome", write_outcome),
@@ -69,32 +64,24 @@ def write_age(moment: datetime, now: datetime) -> str:
 
 
 def write_duration(length: timedelta) -> str:
-    """Write a length of time in the one unit that fits it: 90 s, 12 min, 3 hours, 2 days."""
-    seconds = max(0, round(length.total_seconds()))
-    for size, unit in _UNITS:
-        if seconds >= 2 * size:
-            return say(f"duration.{unit}", number=write_number(round(seconds / size)))
-    return say("duration.seconds", number=seconds)
+    """Write a length of time in the one unit that fits it: 90 sec, 12 min, 3 hours, 2 days."""
+    length = max(length, timedelta())
+    return format_timedelta(length, threshold=2, format="short", locale=get_locale())
 
 
-def write_wait(waiting_for: str | None) -> str:
+def write_wait(waiting_for: str | None) -> str | LazyString:
     """Say what a message waits for; a reason nobody has words for is shown as it is."""
-    if waiting_for is None:
-        return say("waits.turn")
-    key = f"waits.{waiting_for}"
-    return say(key) if key in TEXTS else waiting_for
+    return say("waits for its turn") if waiting_for is None else words.WAITS.get(waiting_for, waiting_for)
 
 
-def write_status(status: str) -> str:
+def write_status(status: str) -> str | LazyString:
     """Say a message's status."""
-    key = f"status.{status}"
-    return say(key) if key in TEXTS else status
+    return words.STATUSES.get(status, status)
 
 
-def write_outcome(outcome: str) -> str:
+def write_outcome(outcome: str) -> str | LazyString:
     """Say how an attempt ended; an outcome nobody has words for is shown as it is."""
-    key = f"outcome.{outcome}"
-    return say(key) if key in TEXTS else outcome
+    return words.OUTCOMES.get(outcome, outcome)
 
 
 def write_told(value: str) -> str | Markup:
@@ -105,26 +92,6 @@ def write_told(value: str) -> str | Markup:
 def is_endless(paused_until: datetime) -> bool:
     """Say whether a pause lasts until somebody ends it."""
     return paused_until - application().clock() > _ENDLESS
-
-
-def write_sentence(sentence: Sentence) -> Markup:
-    """Say a sentence of the overview in the viewer's language, its moments in elements of their own."""
-    values = dict(sentence.values)
-    key = f"why.{sentence.code}"
-    if sentence.code in {"paused", "sender-paused"}:
-        until = values.pop("until")
-        values["until"] = say("why.until-resumed") if until is None else say("why.until", moment=write_moment(until))
-        values["reason"] = values["reason"] or say("why.no-reason")
-    if sentence.code in {"undecided", "failed"}:
-        return say_count(key, values["number"])
-    filled = {name: _filled(name, value) for name, value in values.items()}
-    if "done_on" in filled:
-        filled["done"] = say("why.done", moment=filled["done_on"]) if values["done_on"] is not None else ""
-    if sentence.code in _COUNTED:
-        filled["waiting"] = say_count("why.waiting", values["waiting"])
-    elif "waiting" in values:
-        filled["waiting"] = say_count("why.its-waiting", values["waiting"])
-    return say(key, **filled)
 
 
 def level(window: WindowView) -> str:
@@ -139,29 +106,9 @@ def percent(window: WindowView) -> int:
     return min(100, round(100 * window.used / window.limit))
 
 
-def _filled(name: str, value: Any) -> Any:
-    if name == "next_on" and (value is None or value <= application().clock()):
-        return say("why.now")
-    match value:
-        case None | datetime():
-            return write_moment(value)
-        case timedelta():
-            return write_duration(value)
-        case Sentence():
-            return write_sentence(value)
-        case bool():
-            return value
-        case int():
-            return write_number(value)
-        case Mapping():
-            reasons = [f"{write_number(number)} {write_wait(reason)}" for reason, number in sorted(value.items())]
-            return ", ".join(reasons) or say("why.later-try")
-        case _:
-            return value
-
-
 def _at_hand() -> dict[str, Any]:
     return {
+        "words": words,
         "now": application().clock(),
         "me": principal(),
         "statuses": [status.value for status in MessageStatus],

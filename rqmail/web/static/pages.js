@@ -5,8 +5,9 @@
 document.documentElement.classList.add("scripted");
 
 // The page's language, written as it is where the viewer lives if that is known: 24 Nov rather than Nov 24.
-const language = navigator.languages.find((one) => one.startsWith(document.documentElement.lang))
-  ?? { en: "en-GB", nl: "nl-NL" }[document.documentElement.lang];
+const pageLanguage = document.documentElement.lang;
+const language = navigator.languages.find((one) => one.startsWith(pageLanguage))
+  ?? (pageLanguage === "en" ? "en-GB" : pageLanguage);
 const clockTime = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const dayAndTime = new Intl.DateTimeFormat(language, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hour12: false });
 const withYear = new Intl.DateTimeFormat(language, { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });

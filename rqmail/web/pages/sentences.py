@@ -1,0 +1,104 @@
+"""Why mail goes out or does not, in a sentence of the viewer's language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from flask import Blueprint
+from markupsafe import Markup, escape
+
+from rqmail.insight.standing import Sentence
+from rqmail.web.context import application
+from rqmail.web.pages.language import counted, gettext_noop, say, say_count, write_number
+from rqmail.web.pages.writing import write_duration, write_moment, write_wait
+
+#: What each sentence says, by its code; its values fill it in.
+WHY: Final[dict[str, str]] = {
+    "nothing": gettext_noop("Nothing is waiting."),
+    "later": gettext_noop("Nothing is due. The next of %(later)s goes out %(next_on)s."),
+    "redis": gettext_noop("%(waiting)s: Redis is away, so nothing can be handed to the workers."),
+    "paused": gettext_noop("%(waiting)s: the mailbox is paused %(until)s (%(reason)s)."),
+    "stopped": gettext_noop("%(waiting)s: %(because)s"),
+    "day": gettext_noop(
+        "%(waiting)s: the day's budget is used up (%(used)s of %(limit)s recipients);"
+        " next free place: %(next_on)s.%(done)s"
+    ),
+    "minute": gettext_noop(
+        "%(waiting)s: the minute's budget is used up (%(used)s of %(limit)s calls);"
+        " next free place: %(next_on)s.%(done)s"
+    ),
+    "put-off": gettext_noop("%(waiting)s: put off (%(reasons)s); the next try is %(next_on)s."),
+    "going": gettext_noop("%(waiting)s: %(in_hand)s are being sent now, %(due)s are next.%(done)s"),
+    "no-tick": gettext_noop("no dispatch has run today; is rqmail scheduler running?"),
+    "old-tick": gettext_noop("the last dispatch was %(age)s ago; is rqmail scheduler running?"),
+    "no-worker": gettext_noop("no worker listens for mail; start rqmail worker."),
+    "redis-refuses": gettext_noop("Redis refuses us: %(detail)s"),
+    "redis-away": gettext_noop("Redis cannot be reached: %(detail)s"),
+    "sender-paused": gettext_noop("%(name)s is paused %(until)s (%(reason)s); %(waiting)s."),
+}
+
+#: What is said of a number of messages, by the sentence's code.
+COUNTED: Final = {
+    "undecided": counted(
+        "1 message may or may not have been sent and needs a decision.",
+        "%(number)s messages may or may not have been sent and need a decision.",
+    ),
+    "failed": counted("1 message could not be sent.", "%(number)s messages could not be sent."),
+}
+
+_WAIT = counted("1 message waits", "%(number)s messages wait")
+_ARE_WAITING = counted("1 message is waiting", "%(number)s messages are waiting")
+
+#: Which sentences begin with how many messages wait.
+_BEGIN_WITH_A_NUMBER = frozenset({"redis", "paused", "stopped", "day", "minute", "put-off", "going"})
+
+
+def install(pages: Blueprint) -> None:
+    """Let every template write the sentences of the overview."""
+    pages.add_app_template_filter(write_sentence, "sentence")
+
+
+def write_sentence(sentence: Sentence) -> Markup:
+    """Say a sentence in the viewer's language, its moments in elements of their own; an unknown one as it is."""
+    if sentence.code in COUNTED:
+        return say_count(COUNTED[sentence.code], sentence.values["number"])
+    if sentence.code not in WHY:
+        return escape(str(sentence))
+    values = dict(sentence.values)
+    if "until" in values:
+        until = values["until"]
+        values["until"] = (
+            say("until it is resumed") if until is None else say("until %(moment)s", moment=write_moment(until))
+        )
+        values["reason"] = values["reason"] or say("no reason given")
+    filled = {name: _filled(name, value) for name, value in values.items()}
+    if "done_on" in filled:
+        done = say(" All of it is through about %(moment)s.", moment=filled["done_on"])
+        filled["done"] = done if values["done_on"] is not None else ""
+    if "waiting" in values:
+        texts = _WAIT if sentence.code in _BEGIN_WITH_A_NUMBER else _ARE_WAITING
+        filled["waiting"] = say_count(texts, values["waiting"])
+    return say(WHY[sentence.code], **filled)
+
+
+def _filled(name: str, value: Any) -> Any:
+    if name == "next_on" and (value is None or value <= application().clock()):
+        return say("now")
+    match value:
+        case None | datetime():
+            return write_moment(value)
+        case timedelta():
+            return write_duration(value)
+        case Sentence():
+            return write_sentence(value)
+        case bool():
+            return value
+        case int():
+            return write_number(value)
+        case Mapping():
+            reasons = [f"{write_number(number)} {write_wait(reason)}" for reason, number in sorted(value.items())]
+            return ", ".join(reasons) or say("for a later try")
+        case _:
+            return value

@@ -1,0 +1,259 @@
+"""What our own values are called on the pages: one table for each kind of value, in the viewer's language."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flask_babel import LazyString, lazy_gettext, lazy_pgettext
+
+from rqmail.web.pages.language import Counted, counted
+
+Words = dict[str, LazyString]
+
+#: What an error page is called, by its HTTP status.
+ERRORS: Final[dict[int, LazyString]] = {
+    400: lazy_gettext("This cannot be read"),
+    401: lazy_gettext("Sign in first"),
+    403: lazy_gettext("This is not allowed"),
+    404: lazy_gettext("This does not exist"),
+    409: lazy_gettext("This does not fit the present state"),
+    413: lazy_gettext("This is too large"),
+    429: lazy_gettext("Too many attempts"),
+    500: lazy_gettext("Something went wrong here"),
+    503: lazy_gettext("Not available right now"),
+}
+
+#: How bad a problem is.
+LEVELS: Final[Words] = {
+    "error": lazy_gettext("Error"),
+    "warning": lazy_gettext("Warning"),
+}
+
+#: What the chart counts.
+SERIES: Final[Words] = {
+    "sent": lazy_gettext("Sent"),
+    "deferred": lazy_gettext("Deferred"),
+    "failed": lazy_gettext("Failed"),
+}
+
+#: What a worker is doing.
+WORKERS: Final[Words] = {
+    "busy": lazy_gettext("busy"),
+    "idle": lazy_gettext("idle"),
+    "started": lazy_gettext("starting"),
+    "suspended": lazy_gettext("suspended"),
+}
+
+#: Whether Redis answers.
+REDIS: Final[Words] = {
+    "ok": lazy_gettext("Answers"),
+    "unreachable": lazy_gettext("Cannot be reached"),
+    "misconfigured": lazy_gettext("Refuses us"),
+}
+
+#: How a sender stands.
+STATES: Final[Words] = {
+    "ok": lazy_gettext("OK"),
+    "near": lazy_gettext("Near its limit"),
+    "limited": lazy_gettext("Limited"),
+    "paused": lazy_gettext("Paused"),
+    "unknown": lazy_gettext("Unknown"),
+}
+
+#: Where a limit comes from.
+SOURCES: Final[Words] = {
+    "default": lazy_gettext("default"),
+    "override": lazy_gettext("own limit"),
+}
+
+#: The same, in a sentence.
+SOURCES_LONG: Final[Words] = {
+    "default": lazy_gettext("The default for every mailbox"),
+    "override": lazy_gettext("Set for this mailbox"),
+}
+
+#: A message's status.
+STATUSES: Final[Words] = {
+    "SCHEDULED": lazy_gettext("Scheduled"),
+    "QUEUED": lazy_pgettext("message", "Queued"),
+    "SENDING": lazy_gettext("Sending"),
+    "SENT": lazy_gettext("Sent"),
+    "ERROR": lazy_gettext("Failed"),
+    "UNKNOWN": lazy_pgettext("message", "Unknown"),
+    "CANCELLED": lazy_gettext("Cancelled"),
+    "EXPIRED": lazy_gettext("Expired"),
+}
+
+#: A message's priority.
+PRIORITIES: Final[Words] = {
+    "high": lazy_gettext("High"),
+    "normal": lazy_gettext("Normal"),
+    "low": lazy_gettext("Low"),
+}
+
+#: What a message waits for.
+WAITS: Final[Words] = {
+    "minute": lazy_gettext("minute budget"),
+    "day": lazy_gettext("day budget"),
+    "paused": lazy_gettext("mailbox paused"),
+    "in-flight": lazy_gettext("requests in flight"),
+    "throttled": lazy_gettext("provider asked to slow down"),
+    "retry": lazy_gettext("retry after a failure"),
+    "auth": lazy_gettext("sign-in refused"),
+    "mailbox-unavailable": lazy_gettext("mailbox unavailable"),
+}
+
+#: How an attempt ended.
+OUTCOMES: Final[Words] = {
+    "accepted": lazy_gettext("Accepted"),
+    "not-sent": lazy_gettext("Not sent"),
+    "rejected": lazy_gettext("Rejected"),
+    "unknown": lazy_pgettext("message", "Unknown"),
+    "throttled": lazy_gettext("Slowed down"),
+    "mailbox-unavailable": lazy_gettext("Mailbox unavailable"),
+    "auth": lazy_gettext("Sign-in refused"),
+    "worker-lost": lazy_gettext("Worker lost"),
+    "confirmed-sent": lazy_gettext("Confirmed sent"),
+    "sent-again": lazy_gettext("Sent again"),
+}
+
+#: Through whom mail leaves.
+PROVIDERS: Final[Words] = {
+    "microsoft-graph": lazy_gettext("Microsoft Graph"),
+    "sendgrid": lazy_gettext("SendGrid"),
+    "default": lazy_gettext("The default sender"),
+}
+
+#: How long a pause may be asked to last.
+PAUSES: Final[Words] = {
+    "15m": lazy_gettext("15 minutes"),
+    "1h": lazy_gettext("1 hour"),
+    "4h": lazy_gettext("4 hours"),
+    "1d": lazy_gettext("1 day"),
+    "7d": lazy_gettext("7 days"),
+    "resumed": lazy_gettext("Until somebody resumes"),
+}
+
+#: What a token may do.
+SCOPES: Final[Words] = {
+    "send": lazy_gettext("send"),
+    "read": lazy_gettext("read"),
+    "admin": lazy_gettext("admin"),
+}
+
+#: The same, in a sentence.
+SCOPES_LONG: Final[Words] = {
+    "send": lazy_gettext("hands mail in"),
+    "read": lazy_gettext("looks at everything"),
+    "admin": lazy_gettext("changes everything"),
+}
+
+#: The fields of forms, by the name they have in the API.
+FIELDS: Final[Words] = {
+    "address": lazy_gettext("Address"),
+    "rateLimitPerMinute": lazy_gettext("Messages a minute"),
+    "rateLimitRecipientsPerDay": lazy_gettext("Recipients a day"),
+    "graphTenantId": lazy_gettext("Directory (tenant) id"),
+    "graphClientId": lazy_gettext("Application (client) id"),
+    "graphClientSecret": lazy_gettext("Client secret"),
+    "sendgridFrom": lazy_gettext("From address"),
+    "sendgridApiKey": lazy_gettext("API key"),
+}
+
+#: What a field must be, by the name it has in the API.
+WRONG: Final[Words] = {
+    "rateLimitPerMinute": lazy_gettext("rateLimitPerMinute must be a positive whole number"),
+    "rateLimitRecipientsPerDay": lazy_gettext("rateLimitRecipientsPerDay must be a positive whole number"),
+    "key": lazy_gettext(
+        "1 to 64 letters, digits, dots, hyphens and underscores, beginning and ending with a letter or digit."
+    ),
+    "name": lazy_gettext("1 to 64 letters, digits, dots, hyphens and underscores; not admin."),
+    "address": lazy_gettext("A mail address, such as nieuws@example.org."),
+    "sendgridFrom": lazy_gettext("A mail address, needed for SendGrid."),
+    "graphTenantId": lazy_gettext("1 to 128 printable characters."),
+    "graphClientId": lazy_gettext("Needed together with the client secret."),
+    "graphClientSecret": lazy_gettext("Needed together with the client id."),
+    "sendgridApiKey": lazy_gettext("1 to 4096 printable characters."),
+    "provider": lazy_gettext("One of those in the list."),
+    "reason": lazy_gettext("A reason of 1 to 500 characters."),
+    "duration": lazy_gettext("One of those in the list."),
+    "scopes": lazy_gettext("At least one."),
+    "expiresOn": lazy_gettext("A day that is not over yet."),
+    "RQMAIL_SECRET_KEY": lazy_gettext("Set RQMAIL_SECRET_KEY first: secrets are stored encrypted."),
+}
+
+#: What can be done to one message.
+ACTS: Final[Words] = {
+    "cancel": lazy_gettext("Cancel"),
+    "requeue": lazy_gettext("Send again"),
+    "send-now": lazy_gettext("Send now"),
+    "sent": lazy_gettext("Confirm sent"),
+    "resend": lazy_gettext("Send again"),
+    "discard": lazy_gettext("Discard"),
+}
+
+#: What is asked before it is done.
+ACT_QUESTIONS: Final[Words] = {
+    "cancel": lazy_gettext("Cancel this message?"),
+    "sent": lazy_gettext("Was this message sent?"),
+    "resend": lazy_gettext("Send this message again?"),
+    "discard": lazy_gettext("Discard this message?"),
+}
+
+#: What happens then.
+ACT_CONSEQUENCES: Final[Words] = {
+    "cancel": lazy_gettext("It is not sent. It can be sent again later."),
+    "sent": lazy_gettext("It counts as sent and is never tried again. This cannot be undone."),
+    "resend": lazy_gettext("Whoever got it already gets it twice. This cannot be undone."),
+    "discard": lazy_gettext("It is not sent again."),
+}
+
+#: What is said after it.
+ACTS_DONE: Final[Words] = {
+    "cancel": lazy_gettext("The message was cancelled."),
+    "requeue": lazy_gettext("The message is sent again."),
+    "send-now": lazy_gettext("The message is due now."),
+    "sent": lazy_gettext("The message counts as sent."),
+    "resend": lazy_gettext("The message is sent again."),
+    "discard": lazy_gettext("The message was discarded."),
+}
+
+#: What can be done to many messages.
+BULK_ACTIONS: Final[Words] = {
+    "cancel": lazy_gettext("Cancel"),
+    "requeue": lazy_gettext("Send again"),
+    "send-now": lazy_gettext("Send now"),
+    "confirm-sent": lazy_gettext("Unknown: confirm sent"),
+    "resend": lazy_gettext("Unknown: send again"),
+    "discard": lazy_gettext("Unknown: discard"),
+}
+
+#: What is asked before it is done.
+BULK_QUESTIONS: Final[dict[str, Counted]] = {
+    "cancel": counted("Cancel 1 message?", "Cancel %(number)s messages?"),
+    "requeue": counted("Send 1 message again?", "Send %(number)s messages again?"),
+    "send-now": counted("Send 1 message now?", "Send %(number)s messages now?"),
+    "confirm-sent": counted("Confirm that 1 message was sent?", "Confirm that %(number)s messages were sent?"),
+    "resend": counted("Send 1 message again?", "Send %(number)s messages again?"),
+    "discard": counted("Discard 1 message?", "Discard %(number)s messages?"),
+}
+
+#: What happens then.
+BULK_CONSEQUENCES: Final[Words] = {
+    "cancel": lazy_gettext("They are not sent. They can be sent again later."),
+    "requeue": lazy_gettext("From the first attempt on, within the budgets."),
+    "send-now": lazy_gettext("They are due at once; the budgets still hold."),
+    "confirm-sent": lazy_gettext("They count as sent and are never tried again. This cannot be undone."),
+    "resend": lazy_gettext("Whoever got them already gets them twice. This cannot be undone."),
+    "discard": lazy_gettext("They are not sent again."),
+}
+
+#: What is said after it.
+BULK_DONE: Final[dict[str, Counted]] = {
+    "cancel": counted("1 message was cancelled.", "%(number)s messages were cancelled."),
+    "requeue": counted("1 message is sent again.", "%(number)s messages are sent again."),
+    "send-now": counted("1 message is due now.", "%(number)s messages are due now."),
+    "confirm-sent": counted("1 message counts as sent.", "%(number)s messages count as sent."),
+    "resend": counted("1 message is sent again.", "%(number)s messages are sent again."),
+    "discard": counted("1 message was discarded.", "%(number)s messages were discarded."),
+}

@@ -140,5 +140,9 @@ class MailboxNotReadableError(MailError):
     """We may not read this mailbox: what happened to a mail cannot be looked up there, a person must decide."""
 
 
+class MailClaimLostError(MailError):
+    """Certainly not sent, and no longer ours to send: the claim on the message may have ended, leave it to others."""
+
+
 class MailOutcomeUnknownError(MailError):
     """The provider may have accepted it: keep the budget, do not send again until that is known."""

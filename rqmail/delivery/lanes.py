@@ -180,7 +180,12 @@ class _Run:
         message = self._next(key)
         if message is None:
             return False
-        if self._lanes.service.send(message, self._contents.get(message.id)) is Ending.MAILBOX_RESTS:
+        ending = self._lanes.service.send(message, self._contents.get(message.id))
+        if ending is Ending.PUT_BACK:
+            with self._lock:
+                self.sent_off -= 1
+                self.put_back += 1
+        elif ending is Ending.MAILBOX_RESTS:
             self._leave(key)
         return True
 
@@ -209,8 +214,7 @@ class _Run:
 
         Where the machine slept meanwhile, recovery may have found it and another worker may have it by now.
         """
-        latest = message.lease_until and message.lease_until - self._lanes.lease / 2
-        if latest is not None and self._lanes.clock() < latest:
+        if message.may_begin(self._lanes.clock()):
             return True
         back = patiently(lambda: Message.put_back_unsent([message.id], self._claim))
         with self._lock:
@@ -225,21 +229,21 @@ class _Run:
         for late in (m for m in candidates if m not in in_time):
             patiently(lambda late=late: Message.expire(late.id))  # type: ignore[misc]
         ids = [m.id for m in in_time]
-        started, lease_until = patiently(lambda: self._start(ids))
+        started, began, lease_until = patiently(lambda: self._start(ids))
         if missing := [message_id for message_id in ids if message_id not in started]:
             # Another has them, unless the database took our word and its answer was lost: then nobody is at them.
             patiently(lambda: Message.put_back_unsent(missing, self._claim))
         with self._lock:
             self.lost += len(missing)
             for message in (m for m in in_time if m.id in started):
-                message.lease_until = lease_until
+                message.attempted_on, message.lease_until = began, lease_until
                 mailbox.begun.append(message)
 
-    def _start(self, ids: list[str]) -> tuple[set[str], datetime]:
+    def _start(self, ids: list[str]) -> tuple[set[str], datetime, datetime]:
         """Count the lease from when it is written: the database may have been away since this was first tried."""
         now = self._lanes.clock()
         lease_until = now + self._lanes.lease
-        return Message.start_sending(ids, claim=self._claim, now=now, lease_until=lease_until), lease_until
+        return Message.start_sending(ids, claim=self._claim, now=now, lease_until=lease_until), now, lease_until
 
     def _leave(self, key: str) -> None:
         """Put a mailbox's messages back untouched: it rests, or the job is over."""

@@ -18,6 +18,7 @@ from rqmail.errors import (
     MailboxBusyError,
     MailboxPausedError,
     MailboxUnavailableError,
+    MailClaimLostError,
     MailError,
     MailOutcomeUnknownError,
     MailRateLimitExceededError,
@@ -26,8 +27,8 @@ from rqmail.errors import (
     MailTransientError,
     NotFoundError,
 )
-from rqmail.mailers.base import Address, Mail, Mailer, Receipt
-from rqmail.models.base import patiently
+from rqmail.mailers.base import Address, Mail, Mailer, Permit, Receipt
+from rqmail.models.base import AWAY_ERRORS, patiently
 from rqmail.models.contents import Contents, load_contents
 from rqmail.models.message import Attempt, Message, RecipientKind
 from rqmail.ratelimit.limiter import MailRateLimiter
@@ -40,6 +41,7 @@ log = structlog.get_logger()
 THROTTLE_REST = (1_000, 3_600_000)
 UNAVAILABLE_REST = (300_000, 3_600_000)
 AUTH_REST = (30_000, 300_000)
+FAULT_REST = (60_000, 3_600_000)
 
 #: A place in flight comes free with the next answer; the moment the limiter names is when a lost lease would end.
 BUSY_REST_MS = 1_000
@@ -54,6 +56,9 @@ RETRY_LONGEST = timedelta(hours=1)
 #: Copies show up in Sent Items with a delay: looking earlier proves nothing.
 FIRST_LOOK = timedelta(seconds=15)
 
+#: A claim just written needs no second look; one that is older than this is read again before the request goes out.
+_CLAIM_BELIEVED = timedelta(seconds=2)
+
 
 class Ending(Enum):
     """How a send ended, as far as the lane that ran it must know."""
@@ -63,6 +68,8 @@ class Ending(Enum):
     MAILBOX_RESTS = "mailbox rests"
     #: The message was no longer ours; nothing was written.
     LOST = "lost"
+    #: No request was begun: the message is back in the table as if it had never been claimed.
+    PUT_BACK = "put back"
 
 
 class Counter(Protocol):
@@ -81,6 +88,8 @@ class _Call:
     sender: Sender
     at: datetime
     seconds: float
+    #: Whether the request was begun: before that nothing has left this machine, whatever went wrong.
+    begun: bool
 
     def attempt(self, outcome: str, error: MailError | None = None, receipt: Receipt | None = None) -> Attempt:
         answer = error or receipt
@@ -121,18 +130,39 @@ class MailProviderService:
         """
         at = self._clock()
         began = monotonic()
+        permit = Permit(lambda: self._check_claim(message))
         try:
             sender = self._senders.find(message.sender)
-            mail = _mail(message, contents or load_contents([message.id]).get(message.id))
+            mail = _mail(message, contents or load_contents([message.id]).get(message.id), permit)
         except NotFoundError as missing:
             return self._written(message.mark_error, f"The sender is gone: {missing}.")
         except _Unreadable as unreadable:
             return self._written(message.mark_error, str(unreadable))
+        except AWAY_ERRORS:
+            return self._put_back(message)
+        except Exception as fault:
+            log.exception("mail.send.unexpected", messageUuid=message.id, begun=False)
+            moment = self._later(message, FAULT_REST[0])
+            return self._written(message.defer, moment, waiting_for="fault", error=_fault(fault))
         try:
             receipt = self._mailer(sender).send(mail)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the message needs an outcome
-            return self._ended_badly(_Call(message, sender, at, monotonic() - began), problem)
-        return self._accepted(_Call(message, sender, at, monotonic() - began), receipt)
+            return self._ended_badly(_Call(message, sender, at, monotonic() - began, permit.taken), problem)
+        return self._accepted(_Call(message, sender, at, monotonic() - began, permit.taken), receipt)
+
+    def _check_claim(self, message: Message) -> None:
+        """Raise, directly before the request is written, if it may not be.
+
+        While a place in flight or a token was waited for, the machine may have slept past the lease: recovery has found
+        the message then, and another worker may have it.
+        """
+        age = self._clock() - (message.attempted_on or message.created_on)
+        try:
+            ours = timedelta() <= age < _CLAIM_BELIEVED or message.is_claimed()
+        except AWAY_ERRORS as away:
+            raise MailClaimLostError("The claim on the message could not be read. Nothing was sent.") from away
+        if not (ours and message.may_begin(self._clock())):
+            raise MailClaimLostError("The claim on the message is too old, or another's. Nothing was sent.")
 
     # --- the endings, each in one place --------------------------------------------------------------------------
 
@@ -159,13 +189,12 @@ class MailProviderService:
                 return self._unavailable(call, problem, UNAVAILABLE_REST, "mailbox-unavailable")
             case MailAuthError():
                 return self._unavailable(call, problem, AUTH_REST, "auth")
+            case MailClaimLostError():
+                return self._put_back(call.message)
             case MailOutcomeUnknownError():
                 return self._unknown(call, problem)
             case _:
-                log.error("mail.send.unexpected", messageUuid=call.message.id, exc_info=problem)
-                return self._unknown(
-                    call, MailOutcomeUnknownError(f"Unexpected {type(problem).__name__} while sending")
-                )
+                return self._unforeseen(call, problem)
 
     def _over_budget(self, call: _Call, denial: MailRateLimitExceededError) -> Ending:
         """Our own budget has no room: wait until it has, spread out so that not all come back in one instant."""
@@ -252,6 +281,13 @@ class MailProviderService:
             error=str(error),
         )
 
+    def _unforeseen(self, call: _Call, problem: Exception) -> Ending:
+        """A fault of our own: after the request was begun nobody knows, before it the sender is paused."""
+        log.error("mail.send.unexpected", messageUuid=call.message.id, begun=call.begun, exc_info=problem)
+        if call.begun:
+            return self._unknown(call, MailOutcomeUnknownError(f"Unexpected {type(problem).__name__} while sending"))
+        return self._unavailable(call, MailError(_fault(problem)), FAULT_REST, "fault")
+
     # --- what they share -----------------------------------------------------------------------------------------
 
     def _mailer(self, sender: Sender) -> Mailer:
@@ -278,6 +314,12 @@ class MailProviderService:
         return self._clock() + timedelta(milliseconds=wait_ms + compute_spread_ms(message.id))
 
     @staticmethod
+    def _put_back(message: Message) -> Ending:
+        """Nothing was sent: the message waits as if it had never been claimed, unless another has it by now."""
+        back = patiently(lambda: Message.put_back_unsent([message.id], message.claim or ""))
+        return Ending.PUT_BACK if back else Ending.LOST
+
+    @staticmethod
     def _written(write: Callable[..., bool], *args: object, **kwargs: object) -> Ending:
         """Write the outcome, however long the database takes to come back: by now the mail may be out."""
         return Ending.DONE if patiently(lambda: write(*args, **kwargs)) else Ending.LOST
@@ -287,7 +329,12 @@ class _Unreadable(Exception):
     """The row cannot be made into a mail."""
 
 
-def _mail(message: Message, contents: Contents | None) -> Mail:
+def _fault(problem: Exception) -> str:
+    """Say what happened without the exception's own text, which may quote what was handed in."""
+    return f"A fault of rqmail's own ({type(problem).__name__}) before anything was sent; the log has the details"
+
+
+def _mail(message: Message, contents: Contents | None, permit: Permit) -> Mail:
     if contents is None or not contents.recipients:
         raise _Unreadable("The message has no content or no recipients; it was changed by hand or half deleted.")
     by_kind: dict[RecipientKind, list[Address]] = {kind: [] for kind in RecipientKind}
@@ -301,4 +348,5 @@ def _mail(message: Message, contents: Contents | None) -> Mail:
         bcc=tuple(by_kind[RecipientKind.BCC]),
         text=contents.text,
         html=contents.html,
+        permit=permit,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,11 +15,29 @@ class Address:
     name: str = ""
 
 
+@dataclass(slots=True)
+class Permit:
+    """Permission to write the request that sends a mail, taken directly before its first byte.
+
+    ``check`` raises the ``MailError`` that says why it may not be written (any more). Until the permit is ``taken``
+    nothing of the mail has left this machine, whatever goes wrong.
+    """
+
+    check: Callable[[], None]
+    taken: bool = False
+
+    def take(self) -> None:
+        """Check that the request may be written, and note that it is."""
+        self.check()
+        self.taken = True
+
+
 @dataclass(frozen=True, slots=True)
 class Mail:
     """One mail as a provider needs it; ``id`` is our message id and travels along so that the mail can be found again.
 
-    ``text`` and ``html`` are the bodies, ``None`` where there is none; ``headers`` are extra ``x-`` headers.
+    ``text`` and ``html`` are the bodies, ``None`` where there is none; ``headers`` are extra ``x-`` headers; ``permit``
+    is to be taken before the request is written, where somebody must know that moment.
     """
 
     id: str
@@ -30,6 +48,12 @@ class Mail:
     text: str | None = None
     html: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    permit: Permit | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def before_writing(self) -> Callable[[], None] | None:
+        """What to call directly before the first byte of the request that sends it."""
+        return None if self.permit is None else self.permit.take
 
     @property
     def recipient_count(self) -> int:

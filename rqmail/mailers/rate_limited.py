@@ -27,8 +27,9 @@ _LOOK_AGAIN_SECONDS = 0.01
 class RateLimitedGraphMailer:
     """Reserves budget for a mail; only then does the wrapped mailer send it.
 
-    What was reserved is given back only when the mail was certainly not sent. After anything else (an unclear outcome,
-    an exception nobody foresaw, a job that ran out of time) it stays used, and just the place in flight is freed. With
+    What was reserved is given back only when the mail was certainly not sent: a certain failure, or whatever happens
+    before the request was begun. After anything else (an unclear outcome, an exception nobody foresaw, a job that ran
+    out of time) it stays used, and just the place in flight is freed. With
     all places in flight taken, ``send`` waits up to ``busy_wait_seconds`` before it raises ``MailboxBusyError``.
     """
 
@@ -67,7 +68,10 @@ class RateLimitedGraphMailer:
             self._limiter.release(reservation)
             raise
         except BaseException:
-            self._limiter.settle(reservation, accepted=False)
+            if mail.permit is not None and not mail.permit.taken:
+                self._limiter.release(reservation)
+            else:
+                self._limiter.settle(reservation, accepted=False)
             raise
         self._limiter.settle(reservation)
         return receipt

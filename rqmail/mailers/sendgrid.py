@@ -52,7 +52,7 @@ class SendGridMailer:
                 f"The mail is too large: {len(body):,} bytes as a request, SendGrid takes {LARGEST_REQUEST:,}"
             )
         try:
-            answer = self._transport.request("POST", self._url, self._headers, body)
+            answer = self._transport.request("POST", self._url, self._headers, body, before_writing=mail.before_writing)
         except (RequestException, HTTPError, OSError) as error:
             raise error_for_exception(error, "SendGrid") from error
         if answer.status != 202:

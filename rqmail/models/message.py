@@ -230,6 +230,21 @@ class Message(BaseModel):
                 )
         return claims
 
+    def may_begin(self, now: datetime) -> bool:
+        """Say whether a request for a message that is SENDING may still be begun: its lease must hold until the answer.
+
+        Half of the lease is for the request itself and for clocks that differ.
+        """
+        if self.attempted_on is None or self.lease_until is None:
+            return False
+        return now < self.attempted_on + (self.lease_until - self.attempted_on) / 2
+
+    def is_claimed(self) -> bool:
+        """Read whether the row is still SENDING under the claim this one was started with."""
+        sql = f"SELECT 1 FROM message WHERE id = {db.param} AND claim = {db.param} AND status = 'SENDING'"  # noqa: S608
+        with borrowed():
+            return db.execute_sql(sql, (self.id, self.claim)).fetchone() is not None
+
     @classmethod
     def start_sending(cls, ids: Sequence[str], *, claim: str, now: datetime, lease_until: datetime) -> set[str]:
         """Move QUEUED → SENDING under ``claim`` and answer which were moved: another got to the others first."""

@@ -33,6 +33,7 @@ from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.spread import compute_spread_ms
 from support.clock import START
 from support.messages import message_in, reloaded, row
+from support.statements import recorded
 
 S = MessageStatus
 KEY = "news@contoso.example"
@@ -47,6 +48,7 @@ class Outside:
     limiter: MailRateLimiter
     raises: Exception | None = None
     known: bool = True
+    begun: bool = True
     sent: list[Mail] = field(default_factory=list)
 
     def find(self, name: str) -> Sender:
@@ -58,6 +60,9 @@ class Outside:
         return RateLimitedGraphMailer(self, self.limiter, KEY, LIMITS, busy_wait_seconds=0)
 
     def send(self, mail: Mail) -> Receipt:
+        if self.raises is not None and (isinstance(self.raises, MailError) or not self.begun):
+            raise self.raises
+        mail.permit.take()
         if self.raises is not None:
             raise self.raises
         self.sent.append(mail)
@@ -404,6 +409,91 @@ def test_an_unknown_outcome_is_looked_into_soon_and_logged_with_what_support_ask
     [entry] = logs
     assert (entry["event"], entry["log_level"]) == ("mail.send.outcomeUnknown", "warning")
     assert (entry["messageUuid"], entry["status"], entry["requestId"]) == (message.id, 504, "req-1")
+
+
+# --- directly before the request is written ------------------------------------------------------------------------
+
+
+def test_a_fault_of_our_own_before_the_request_pauses_the_sender_and_burns_no_mail(database, service, outside, limiter):
+    outside.begun = False
+    outside.raises = TypeError("Expected a key, not Bearer SG.secret")
+    message = message_in(S.SENDING, attempts=2)
+    with structlog.testing.capture_logs() as logs:
+        assert service.send(message) is Ending.MAILBOX_RESTS
+    after = reloaded(message)
+    assert (after.status, after.attempts, after.deferrals, after.waiting_for) == (S.SCHEDULED, 2, 1, "fault")
+    assert used(limiter) == limiter.usage({KEY: LIMITS})[KEY].in_flight.used == 0
+    seconds, reason = paused(limiter)
+    assert seconds == 60
+    assert "TypeError" in reason and "before anything was sent" in reason
+    assert "SG.secret" not in reason + after.last_error
+    assert [entry["event"] for entry in logs] == ["mail.send.unexpected", "mail.mailbox.paused"]
+
+
+@pytest.mark.parametrize("step", ["find", "load_contents"])
+def test_a_fault_before_the_sender_is_known_leaves_the_mail_waiting(database, service, outside, monkeypatch, step):
+    def broken(*_args):
+        raise KeyError(step)
+
+    monkeypatch.setattr(*((outside, "find") if step == "find" else ("rqmail.delivery.outcomes.load_contents",)), broken)
+    message = message_in(S.SENDING, attempts=2)
+    assert service.send(message) is Ending.DONE
+    after = reloaded(message)
+    assert (after.status, after.attempts, after.waiting_for) == (S.SCHEDULED, 2, "fault")
+    assert after.scheduled_on >= START + timedelta(seconds=60)
+
+
+def test_a_database_that_is_away_before_the_request_costs_the_message_nothing(database, service, outside, monkeypatch):
+    def away(_name):
+        raise peewee.OperationalError("server closed the connection")
+
+    monkeypatch.setattr(outside, "find", away)
+    message = message_in(S.SENDING)
+    assert service.send(message) is Ending.PUT_BACK
+    after = reloaded(message)
+    assert (after.status, after.attempts, after.deferrals, after.history) == (S.SCHEDULED, 0, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("waited", "ending", "status"),
+    [(1.9, Ending.DONE, S.SENT), (149, Ending.DONE, S.SENT), (151, Ending.PUT_BACK, S.SCHEDULED)],
+)
+def test_after_half_its_lease_a_message_is_put_back_instead_of_being_sent(
+    database, service, outside, limiter, clock, waited, ending, status
+):
+    message = message_in(S.SENDING)  # with a lease of five minutes
+    clock.advance(seconds=waited)
+    assert service.send(message) is ending
+    assert reloaded(message).status == status
+    sent = int(status == S.SENT)
+    assert (reloaded(message).attempts, len(outside.sent), used(limiter)) == (sent, sent, sent)
+
+
+def test_a_claim_that_another_has_by_now_is_seen_before_the_request_is_written(
+    database, service, outside, limiter, clock
+):
+    message = message_in(S.SENDING)
+    Message.update(claim="another", attempted_on=clock.advance(seconds=30)).where(Message.id == message.id).execute()
+    before = row(message)
+    assert service.send(message) is Ending.LOST
+    assert row(message) == before
+    assert outside.sent == []
+    assert used(limiter) == 0
+
+
+def test_a_clock_that_stepped_back_makes_the_claim_be_read_again(database, service, outside, clock):
+    message = message_in(S.SENDING)
+    Message.update(claim="another").where(Message.id == message.id).execute()
+    clock.advance(seconds=-1)
+    assert service.send(message) is Ending.LOST
+    assert outside.sent == []
+
+
+def test_a_claim_just_written_is_not_read_again_for_each_mail(sqlite_database, service):
+    message = message_in(S.SENDING)
+    with recorded() as statements:
+        service.send(message)
+    assert not [sql for sql, _ in statements if sql.startswith("SELECT 1")]
 
 
 # --- rows that cannot be sent --------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from rqmail.errors import (
     MailThrottledError,
     MailTransientError,
 )
-from rqmail.mailers.base import Address, Receipt
+from rqmail.mailers.base import Address, Permit, Receipt
 from rqmail.mailers.rate_limited import RateLimitedGraphMailer
 from rqmail.ratelimit.limiter import Denial, MailRateLimiter, Reservation
 from rqmail.ratelimit.limits import RateLimits
@@ -113,6 +113,15 @@ def test_what_may_have_been_sent_keeps_its_budget_and_frees_its_place_in_flight(
 
     assert caught.value is problem
     assert limiter.told[1:] == [("settle as unknown", RESERVATION)]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_whatever_goes_wrong_before_the_request_was_begun_gives_the_budget_back(mail, begun):
+    limiter, permit = ScriptedLimiter(), Permit(lambda: None, taken=begun)
+    with pytest.raises(KeyError):
+        build(limiter, Inner(KeyError("x"))).send(replace(mail, permit=permit))
+
+    assert limiter.told[1:] == [("settle as unknown" if begun else "release", RESERVATION)]
 
 
 @pytest.mark.parametrize("reason", ["minute", "day"])

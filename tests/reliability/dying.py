@@ -1,14 +1,20 @@
-"""Processes that stop dead at a named moment: what ``kill -9`` at exactly that instruction does."""
+"""Processes that stop dead, or freeze, at a named moment: what ``kill`` at exactly that instruction does."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
+
+from rqmail.clock import utc_now
 
 _forkserver = multiprocessing.get_context("forkserver")
 _forkserver.set_forkserver_preload(["rqmail.processes.worker", "jobs.mail", "reliability.dying"])
@@ -22,8 +28,8 @@ class Moment:
     when: Literal["before", "after"]
     where: str
 
-    def arm(self) -> None:
-        """Make this process kill itself at that moment."""
+    def arm(self, number: signal.Signals) -> None:
+        """Make this process send itself the signal when it first comes to that moment."""
         module, _, path = self.where.partition(":")
         owner: Any = import_module(module)
         *parents, name = path.split(".")
@@ -32,22 +38,30 @@ class Moment:
         raw = vars(owner)[name]
         wrap = type(raw) if isinstance(raw, (classmethod, staticmethod)) else lambda function: function
         function = raw.__func__ if isinstance(raw, (classmethod, staticmethod)) else raw
-        setattr(owner, name, wrap(_deadly(function, self.when)))
+        setattr(owner, name, wrap(_struck(function, self.when, number)))
 
 
-def _deadly(function: Callable[..., Any], when: str) -> Callable[..., Any]:
-    def deadly(*args: Any, **kwargs: Any) -> Any:
+def _struck(function: Callable[..., Any], when: str, number: signal.Signals) -> Callable[..., Any]:
+    once = iter([number])
+
+    def strike() -> None:
+        for signal_number in once:
+            os.kill(os.getpid(), signal_number)
+
+    def struck(*args: Any, **kwargs: Any) -> Any:
         if when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        function(*args, **kwargs)
-        os.kill(os.getpid(), signal.SIGKILL)
+            strike()
+        answer = function(*args, **kwargs)
+        if when == "after":
+            strike()
+        return answer
 
-    return deadly
+    return struck
 
 
 def die_at(moment: Moment, environment: Mapping[str, str]) -> int | None:
     """Run a dispatcher or a worker that stops dead at ``moment``; answer how the process ended."""
-    process = _forkserver.Process(target=_live_until, args=(moment, dict(environment)))
+    process = _forkserver.Process(target=_live_until, args=(moment, signal.SIGKILL, dict(environment), None))
     process.start()
     process.join(timeout=60)
     code = process.exitcode
@@ -57,12 +71,51 @@ def die_at(moment: Moment, environment: Mapping[str, str]) -> int | None:
     return code
 
 
-def _live_until(moment: Moment, environment: dict[str, str]) -> None:
+@contextmanager
+def frozen_at(moment: Moment, environment: Mapping[str, str], ahead: Path) -> Iterator[None]:
+    """Run a worker that freezes at ``moment``; it is frozen inside, wakes on leaving, and has ended afterwards.
+
+    Its clock runs as far ahead of the machine's as the file ``ahead`` says in seconds.
+    """
+    process = _forkserver.Process(target=_live_until, args=(moment, signal.SIGSTOP, dict(environment), ahead))
+    process.start()
+    try:
+        deadline = time.monotonic() + 60
+        while _state(process.pid) != "T":
+            assert process.is_alive() and time.monotonic() < deadline, "it never came to that moment"
+            time.sleep(0.02)
+        yield
+        os.kill(process.pid, signal.SIGCONT)
+        process.join(timeout=60)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@dataclass(frozen=True)
+class _ClockAhead:
+    """The machine's clock, moved by what another process writes into a file."""
+
+    file: Path
+
+    def __call__(self) -> datetime:
+        return utc_now() + timedelta(seconds=float(self.file.read_text() or 0))
+
+
+def _live_until(moment: Moment, number: signal.Signals, environment: dict[str, str], ahead: Path | None) -> None:
     os.environ.update(environment)
-    moment.arm()
+    moment.arm(number)
     from rqmail import bootstrap
     from rqmail.processes import worker
 
+    if ahead is not None:
+        bootstrap._process = (os.getpid(), bootstrap.build(clock=_ClockAhead(ahead)))
     app = bootstrap.application()
     if moment.who == "dispatcher":
         app.dispatcher.tick()

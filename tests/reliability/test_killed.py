@@ -26,6 +26,10 @@ STEPS = {
     "before the reservation": Moment("worker", "before", "rqmail.ratelimit.limiter:MailRateLimiter.check_and_reserve"),
     "reserved": Moment("worker", "after", "rqmail.ratelimit.limiter:MailRateLimiter.check_and_reserve"),
     "token in hand": Moment("worker", "after", "rqmail.mailers.graph.token:GraphTokenSource.token"),
+    "connected, before the permit": Moment(
+        "worker", "before", "rqmail.delivery.outcomes:MailProviderService._check_claim"
+    ),
+    "permitted": Moment("worker", "after", "rqmail.delivery.outcomes:MailProviderService._check_claim"),
     "POST written": Moment("worker", "after", "http.client:HTTPConnection.endheaders"),
     "before the answer is read": Moment("worker", "before", "urllib3.connection:HTTPConnection.getresponse"),
     "202 read": Moment("worker", "after", "rqmail.mailers.graph.mailer:MicrosoftGraphMailer.send"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 from uuid import uuid4
 
@@ -45,22 +45,40 @@ class GraphHttp:
         self._start_within_seconds = start_within_seconds
 
     def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None, *, limit: int = 64 * 1024
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        limit: int = 64 * 1024,
+        before_writing: Callable[[], None] | None = None,
     ) -> Answer:
-        """Send one request under a fresh ``client-request-id``; without an answer raises the fitting ``MailError``."""
+        """Send one request under a fresh ``client-request-id``; without an answer raises the fitting ``MailError``.
+
+        ``before_writing`` is called with the token in hand and the connection made, directly before the first byte.
+        """
         latest = monotonic() + self._start_within_seconds
         token = self._tokens.token()
         _not_after(latest)
-        answer = self._send(method, url, headers, body, token=token, limit=limit)
+        answer = self._send(method, url, headers, body, token=token, limit=limit, before_writing=before_writing)
         if answer.status == 401:
             claims = claims_demanded(answer.headers.get("WWW-Authenticate"))
             fresh = self._tokens.renewed(token, claims)
             _not_after(latest)
-            answer = self._send(method, url, headers, body, token=fresh, limit=limit)
+            answer = self._send(method, url, headers, body, token=fresh, limit=limit, before_writing=before_writing)
         return answer
 
     def _send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, token: str, limit: int
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        token: str,
+        limit: int,
+        before_writing: Callable[[], None] | None,
     ) -> Answer:
         headers = {
             **headers,
@@ -70,7 +88,7 @@ class GraphHttp:
             "Prefer": 'IdType="ImmutableId"',
         }
         try:
-            answer = self._transport.request(method, url, headers, body, limit=limit)
+            answer = self._transport.request(method, url, headers, body, limit=limit, before_writing=before_writing)
         except (RequestException, HTTPError, OSError) as error:
             failure = error_for_exception(error, "Microsoft Graph")
             failure.client_request_id = headers["client-request-id"]

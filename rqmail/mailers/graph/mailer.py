@@ -41,7 +41,9 @@ class MicrosoftGraphMailer:
             raise MailRejectedError(
                 f"The mail is too large: {len(body):,} bytes as a request, Microsoft Graph takes {LARGEST_REQUEST:,}"
             )
-        answer = self._http.request("POST", self._url, {"Content-Type": "application/json"}, body)
+        answer = self._http.request(
+            "POST", self._url, {"Content-Type": "application/json"}, body, before_writing=mail.before_writing
+        )
         if answer.status != 202:
             raise error_for_answer(answer.status, answer.headers, answer.body, self._clock())
         return Receipt(

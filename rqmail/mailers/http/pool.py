@@ -1,15 +1,18 @@
 """Pooled connections that tell a failed connect from a failed answer.
 
-Three things are added to what requests and urllib3 do: whatever fails before the request is written (name, connect,
+Four things are added to what requests and urllib3 do: whatever fails before the request is written (name, connect,
 proxy, TLS handshake) surfaces as ``NewConnectionError``; the read timeout bounds the whole answer, not each read of it;
-and a connection that was idle for long is not trusted with a request that must not be repeated.
+a connection that was idle for long is not trusted with a request that must not be repeated; and the caller may have
+something done on the connected socket directly before the first byte of a request is written.
 """
 
 from __future__ import annotations
 
 import http.client
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from http.client import HTTPException
 from socket import SocketIO, socket
 from typing import TYPE_CHECKING, Any
@@ -27,6 +30,27 @@ if TYPE_CHECKING:
 
 #: Idle connections older than this are closed instead of reused: front doors drop them silently after a minute or more.
 MAX_IDLE_SECONDS = 30.0
+
+
+_before_writing: ContextVar[Callable[[], None] | None] = ContextVar("before_writing", default=None)
+
+
+@contextmanager
+def called_before_writing(action: Callable[[], None] | None) -> Iterator[None]:
+    """Have ``action`` called directly before the first byte of each request that this thread sends inside."""
+    token = _before_writing.set(action)
+    try:
+        yield
+    finally:
+        _before_writing.reset(token)
+
+
+def _about_to_write(connection: _PlainConnection | _TlsConnection) -> None:
+    if connection.sock is None:
+        connection.connect()
+    action = _before_writing.get()
+    if action is not None:
+        action()
 
 
 class _DeadlineReader(io.RawIOBase):
@@ -93,6 +117,10 @@ class _PlainConnection(HTTPConnection):
     def connect(self) -> None:
         _connect(self, super().connect)
 
+    def endheaders(self, *args: Any, **kwargs: Any) -> None:
+        _about_to_write(self)
+        super().endheaders(*args, **kwargs)
+
 
 class _TlsConnection(HTTPSConnection):
     response_class = _Answer
@@ -100,6 +128,10 @@ class _TlsConnection(HTTPSConnection):
 
     def connect(self) -> None:
         _connect(self, super().connect)
+
+    def endheaders(self, *args: Any, **kwargs: Any) -> None:
+        _about_to_write(self)
+        super().endheaders(*args, **kwargs)
 
 
 def _fresh(connection: BaseHTTPConnection) -> BaseHTTPConnection:

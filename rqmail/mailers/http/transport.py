@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ from requests.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError
 
 from rqmail.mailers.http.per_process import PerProcess
-from rqmail.mailers.http.pool import PoolAdapter
+from rqmail.mailers.http.pool import PoolAdapter, called_before_writing
 from rqmail.settings import LOOPBACK_HOSTS
 
 _CHUNK = 16 * 1024
@@ -50,11 +50,20 @@ class Transport:
         self._proxies: dict[str, dict[str, str]] = {}
 
     def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None, *, limit: int = 64 * 1024
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        limit: int = 64 * 1024,
+        before_writing: Callable[[], None] | None = None,
     ) -> Answer:
         """Send one request and answer what came back, reading at most about ``limit`` bytes of its body.
 
-        Raises what requests raises when there is no status line; once there is one, a broken body is just a short one.
+        ``before_writing`` is called on the connected socket, directly before the first byte; what it raises is raised
+        here, and nothing is written. Raises what requests raises when there is no status line; once there is one, a
+        broken body is just a short one.
         """
         request = PreparedRequest()
         request.method = method
@@ -63,9 +72,10 @@ class Transport:
         if body is not None:
             request.headers["Content-Length"] = str(len(body))
             request.body = body
-        response = self._adapter.get().send(
-            request, stream=True, timeout=self._timeout, verify=self._verify, proxies=self._proxies_for(url)
-        )
+        with called_before_writing(before_writing):
+            response = self._adapter.get().send(
+                request, stream=True, timeout=self._timeout, verify=self._verify, proxies=self._proxies_for(url)
+            )
         received = b""
         try:
             for chunk in response.raw.stream(_CHUNK, decode_content=True):

@@ -6,12 +6,14 @@ import os
 import socket
 import ssl
 import threading
+from dataclasses import replace
 
 import pytest
 from urllib3.util import connection
 
 from mailers.servers import Script, behaving, bundle_of, read_request, refused_url, reset, serving
-from rqmail.errors import MailOutcomeUnknownError, MailTransientError
+from rqmail.errors import MailClaimLostError, MailOutcomeUnknownError, MailTransientError
+from rqmail.mailers.base import Permit
 from rqmail.mailers.graph.http import GraphHttp
 from rqmail.mailers.graph.mailer import MicrosoftGraphMailer
 from rqmail.mailers.http import pool
@@ -51,6 +53,48 @@ def unknown(base_url, mail, words, transport=None):
         send_through(transport or impatient(), base_url, mail)
     assert_tells_nothing(caught.value)
     assert caught.value.client_request_id
+
+
+def test_the_permit_is_taken_on_the_connected_socket_before_a_byte_of_each_request_is_written(
+    mail, authority, tmp_path
+):
+    script = Script([(401, {}, b""), (202, {}, b"")])
+    asked_before = []
+    permit = Permit(lambda: asked_before.append((len(script.asked), len(script.connections))))
+    with serving(script, authority) as url:
+        transport = Transport(ca_bundle=bundle_of(authority, tmp_path))
+        transport.request("GET", url, {})  # makes the connection; a request that sends no mail asks nobody
+        script.asked.clear()
+        script.answers = [(401, {}, b""), (202, {}, b"")]
+        send_through(transport, url, replace(mail, permit=permit))
+    assert asked_before == [(0, 1), (1, 1)]
+
+
+def test_without_a_connection_the_permit_is_not_taken(mail):
+    permit = Permit(lambda: None)
+    certain(refused_url(), replace(mail, permit=permit), "connection refused")
+    assert not permit.taken
+
+
+def test_a_permit_that_is_refused_leaves_not_a_byte_on_the_line(mail):
+    received = []
+
+    def listen(peer):
+        received.append(peer.recv(1))
+
+    def refuse():
+        raise MailClaimLostError("another has it")
+
+    with behaving(listen) as url, pytest.raises(MailClaimLostError):
+        send_through(impatient(), url, replace(mail, permit=Permit(refuse)))
+    assert received in ([], [b""])
+
+
+def test_a_header_that_cannot_be_written_is_found_before_the_permit_is_taken(mail):
+    permit = Permit(lambda: None)
+    with behaving(lambda peer: peer.recv(1)) as url, pytest.raises(ValueError, match="header"):
+        Transport().request("POST", url, {"Authorization": "Bearer SG.x\n"}, b"{}", before_writing=permit.take)
+    assert not permit.taken
 
 
 def test_a_refused_connection_is_certainly_not_sent(mail):

@@ -84,6 +84,7 @@ class _Mailbox:
     """What a job still has to send through one mailbox: QUEUED, and begun (SENDING under our claim) but not sent."""
 
     in_flight: int
+    tokens: int = 0
     pending: deque[Message] = field(default_factory=deque)
     begun: deque[Message] = field(default_factory=deque)
 
@@ -126,8 +127,7 @@ class _Run:
         for turn in range(max((mailbox.in_flight for mailbox in self._mailboxes.values()), default=0)):
             for key, mailbox in self._mailboxes.items():
                 if turn < min(mailbox.in_flight, len(mailbox.pending)):
-                    self._tokens.put(key)
-                    self._tokens_left += 1
+                    self._issue_token(key)
 
     def work(self) -> None:
         """Run the lanes until every mailbox has run dry or the job may begin nothing more."""
@@ -173,7 +173,7 @@ class _Run:
             if more:
                 self._tokens.put(key)
             else:
-                self._drop_token()
+                self._drop_token(key)
 
     def _send_next(self, key: str) -> bool:
         """Send one message of the mailbox; answer whether there may be more to send."""
@@ -207,7 +207,15 @@ class _Run:
                 return None
             if candidates:
                 self._begin(mailbox, candidates)
+                self._call_back_lanes(key)
         return None
+
+    def _call_back_lanes(self, key: str) -> None:
+        """Issue tokens anew for what was begun: while that was being written, other lanes found nothing to send."""
+        mailbox = self._mailboxes[key]
+        with self._lock:
+            for _ in range(min(mailbox.in_flight - mailbox.tokens, len(mailbox.begun) - 1)):
+                self._issue_token(key)
 
     def _is_ours_for_long(self, message: Message) -> bool:
         """Say whether a message that is begun may still be sent; one that may not is put back, if it is still ours.
@@ -260,9 +268,16 @@ class _Run:
         with self._lock:
             self.put_back += back
 
-    def _drop_token(self) -> None:
+    def _issue_token(self, key: str) -> None:
+        """Allow one more lane at the mailbox."""
+        self._mailboxes[key].tokens += 1
+        self._tokens_left += 1
+        self._tokens.put(key)
+
+    def _drop_token(self, key: str) -> None:
         """A token has no more use; with the last one, every lane is told to go home."""
         with self._lock:
+            self._mailboxes[key].tokens -= 1
             self._tokens_left -= 1
             last = self._tokens_left == 0
         if last:

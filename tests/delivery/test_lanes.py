@@ -349,3 +349,17 @@ def test_a_busy_process_is_not_given_more_lanes(sqlite_database, service, clock)
     report = wide.send(queued(*(f"mailbox:m{n % 10}" for n in range(60))))
     assert report.sent_off == 60
     assert len(seen) == 8
+
+
+def test_a_lane_that_found_nothing_while_another_was_beginning_comes_back(sqlite_database, service, clock, monkeypatch):
+    start = Message.start_sending.__func__
+
+    def slowly(cls, ids, **fields):
+        threading.Event().wait(0.3)  # every other lane has looked, and found nothing, by then
+        return start(cls, ids, **fields)
+
+    monkeypatch.setattr(Message, "start_sending", classmethod(slowly))
+    together = threading.Barrier(2, timeout=20)
+    service.during = lambda message: together.wait() and None
+    report = Lanes(service, KnownSenders(), clock, 2, LEASE, 60).send(queued(*["mailbox:m0"] * 2))
+    assert report.sent_off == 2, "two calls wait for each other: both of the mailbox's lanes must be at it"

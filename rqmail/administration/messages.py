@@ -32,13 +32,14 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageLine:
-    """One message in a list."""
+    """One message in a list; ``first_recipient`` is an address, one of ``recipient_count``."""
 
     id: str
     sender: str
     status: MessageStatus
     priority: Priority
     subject: str
+    first_recipient: str | None
     recipient_count: int
     created_on: datetime
     requested_on: datetime
@@ -77,7 +78,7 @@ def show(message_id: str) -> MessageView:
     row = _row(message_id)
     contents = load_contents([message_id])[message_id]
     return MessageView(
-        **_line_fields(row),
+        **_line_fields(row, contents.recipients[0].address if contents.recipients else None),
         mailbox_key=row.mailbox_key,
         recipients=tuple(RecipientView(to.kind.value, to.address, to.name) for to in contents.recipients),
         text=contents.text,
@@ -88,7 +89,9 @@ def show(message_id: str) -> MessageView:
 
 def find(wanted: Filter, *, limit: int = 50, after: str | None = None) -> list[MessageLine]:
     """List matching messages, newest first; ``after`` is the id of the last one already seen."""
-    return [MessageLine(**_line_fields(row)) for row in listing.find(wanted, limit=limit, after=after)]
+    rows = listing.find(wanted, limit=limit, after=after)
+    first = listing.first_recipients([row.id for row in rows])
+    return [MessageLine(**_line_fields(row, first.get(row.id))) for row in rows]
 
 
 def count(wanted: Filter) -> int:
@@ -192,13 +195,14 @@ def _moved(message_id: str, moved: Sequence[str], what: str) -> MessageView:
     return show(message_id)
 
 
-def _line_fields(row: Message) -> dict[str, Any]:
+def _line_fields(row: Message, first_recipient: str | None) -> dict[str, Any]:
     return {
         "id": row.id,
         "sender": row.sender,
         "status": MessageStatus(row.status),
         "priority": Priority(row.priority),
         "subject": row.subject,
+        "first_recipient": first_recipient,
         "recipient_count": row.recipient_count,
         "created_on": row.created_on,
         "requested_on": row.requested_on,

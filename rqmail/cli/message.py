@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
 from rqmail.administration import messages
 from rqmail.administration.changes import COMMAND_LINE, BulkActionName, Changes
-from rqmail.administration.messages import Filter, MessageView
+from rqmail.administration.export import as_csv
+from rqmail.administration.messages import Filter, MessageLine, MessageView
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import sender, sender_options
 from rqmail.cli.printing import json_option, print_json
 from rqmail.models.message import MessageStatus
+from rqmail.spreadsheet import delimiter_named
 from rqmail.terminal.tables import console, moment, plain, table
 
 _STATES = click.Choice(
@@ -28,6 +30,12 @@ def _filter_options(function: Any) -> Any:
         click.option("--recipient", metavar="ADDRESS", help="Only to this address."),
         sender_options,
         click.option("--status", type=_STATES, help="Only in this state."),
+        click.option(
+            "-q",
+            "--search",
+            metavar="TEXT",
+            help="An address or part of one, a domain, a name, a subject, a message id, a request-id.",
+        ),
     ):
         function = option(function)
     return function
@@ -63,19 +71,31 @@ def list_(limit: int, after: str | None, *, json_: bool, **wanted: Any) -> None:
     if json_:
         print_json(lines)
         return
-    shown = table("id", "status", "sender", "when", "tries", "subject", "why", right=("tries",))
+    shown = table("id", "status", "sender", "to", "when", "tries", "subject", "why", right=("tries",))
     for line in lines:
         why = line.last_error or line.waiting_for or ""
         shown.add_row(
             line.id,
             line.status.value,
             line.sender,
+            plain(_recipients(line)),
             moment(line.sent_on or line.scheduled_on, now),
             str(line.attempts),
             plain(line.subject),
             plain(why),
         )
     console().print(shown)
+
+
+@message.command(epilog="Example: rqmail message export --mailbox news --delimiter ';' --output messages.csv")
+@_filter_options
+@click.option("--delimiter", default=",", metavar="CHAR", help="What stands between cells: , ; | or tab.")
+@click.option("-o", "--output", type=click.File("wb"), default="-", help="A file; standard output if left out.")
+def export(output: BinaryIO, delimiter: str, **wanted: Any) -> None:
+    """Write messages with their recipients as CSV that a spreadsheet opens, newest first."""
+    application()
+    for line in as_csv(_filter(**wanted), delimiter_named(delimiter)):
+        output.write(line.encode())
 
 
 @message.command(epilog="Example: rqmail message cancel --all --mailbox news --dry-run")
@@ -163,19 +183,28 @@ def _act(
 
 
 def _filter(
-    status: str | None, mailbox: str | None, tenant: str | None, recipient: str | None, subject: str | None
+    status: str | None,
+    mailbox: str | None,
+    tenant: str | None,
+    recipient: str | None,
+    subject: str | None,
+    search: str | None,
 ) -> Filter:
-
     return Filter(
         status=None if status is None else MessageStatus(status.upper()),
         sender=None if mailbox is tenant is None else sender(mailbox, tenant),
         recipient=recipient,
         subject=subject,
+        search=search,
     )
 
 
-def _print_view(view: MessageView, now: datetime) -> None:
+def _recipients(line: MessageLine) -> str:
+    more = f" (+{line.recipient_count - 1})" if line.recipient_count > 1 else ""
+    return (line.first_recipient or "") + more
 
+
+def _print_view(view: MessageView, now: datetime) -> None:
     out = console()
     fields = {
         "id": view.id,

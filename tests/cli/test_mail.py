@@ -1,5 +1,7 @@
 """Handing messages in, looking at them and acting on them, on the command line."""
 
+import csv
+import io
 import json
 
 import pytest
@@ -54,6 +56,21 @@ def test_a_file_is_imported_or_its_errors_are_told(send, run, run_json, tmp_path
     error = json.loads(run("import", bad, "--mailbox", "news", "--json").stderr)["error"]
     assert (error["errorCount"], error["errors"][0]["row"], error["errors"][0]["field"]) == (1, 1, "to")
     assert Message.select().count() == 4
+
+
+def test_one_search_finds_a_message_and_lists_and_exports_tell_its_recipients(send, run, run_json):
+    send()
+    wanted = send("--cc", "c@x.nl", to="Jörg <Joerg@Sales.example>", subject="=Factuur")
+    assert [line["id"] for line in run_json("message", "list", "--search", "joerg@sales")] == [wanted]
+    assert run_json("message", "list", "-q", wanted)[0]["firstRecipient"] == "Joerg@sales.example"
+    assert "Joerg@sales.example (+1)" in run("message", "list", "-q", "jörg").stdout
+    told = run("message", "export", "-q", "factuur", "--delimiter", ";")
+    header, row = csv.reader(io.StringIO(told.stdout_bytes.decode("utf-8-sig"), newline=""), delimiter=";")
+    assert told.stdout_bytes.startswith(b"\xef\xbb\xbfid;")
+    assert dict(zip(header, row, strict=True))["recipients"] == "Joerg@sales.example, c@x.nl"
+    assert row[header.index("subject")] == "'=Factuur"
+    wrong = run("message", "export", "--delimiter", "x")
+    assert (wrong.exit_code, "delimiter" in wrong.stderr) == (2, True)
 
 
 def test_messages_are_listed_by_what_is_known_about_them(send, run, run_json):

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rqmail.models.listing import Filter, count, count_by_status, find, find_ids
-from rqmail.models.message import FINAL, Message, MessageContent, MessageStatus, Priority, Recipient
+from rqmail.models.listing import Filter, addresses, count, count_by_status, find, find_ids, first_recipients
+from rqmail.models.message import (
+    FINAL,
+    Attempt,
+    Message,
+    MessageContent,
+    MessageStatus,
+    NewRecipient,
+    Priority,
+    Recipient,
+    RecipientKind,
+)
 from support.clock import START
-from support.messages import message_in, new_message
+from support.messages import ATTEMPT, message_in, new_message
 
 S = MessageStatus
 DAY = timedelta(days=1)
@@ -35,11 +47,12 @@ filters = st.builds(
     Filter,
     status=st.sampled_from([None, S.SCHEDULED, S.SENT]),
     sender=st.sampled_from([None, *SENDERS]),
-    recipient=st.sampled_from([None, "Zoe@Example.org", " jan@example.org", "jan"]),
+    recipient=st.sampled_from([None, "Zoe@Example.org", " JAN@example.org", "jan"]),
     subject=st.sampled_from([None, "één", "%", "_", "!", "KORTING", "<script>", "'"]),
     priority=st.sampled_from([None, Priority.HIGH, Priority.NORMAL]),
     created_from=st.sampled_from([None, START + DAY]),
     created_to=st.sampled_from([None, START + 2 * DAY]),
+    search=st.sampled_from([None, " ", "zoe@example.org", "an@example.org", "@EXAMPLE.org", "één", "%", "_", "!", "'"]),
 )
 
 
@@ -51,7 +64,8 @@ def fits(wanted: Filter, row) -> bool:
         and wanted.sender in {None, sender}
         and wanted.priority in {None, priority}
         and (wanted.subject is None or wanted.subject.lower() in subject.lower())
-        and (wanted.recipient is None or wanted.recipient.strip() == address)
+        and (wanted.recipient is None or wanted.recipient.strip().lower() == address.lower())
+        and (wanted.search is None or any(wanted.search.strip().lower() in text.lower() for text in (subject, address)))
         and (wanted.created_from is None or created >= wanted.created_from)
         and (wanted.created_to is None or created < wanted.created_to)
     )
@@ -82,6 +96,67 @@ def test_pages_follow_each_other_without_a_gap_or_a_repeat(database):
         after = page[-1]
     assert [len(page) for page in pages] == [3, 3, 1]
     assert [message_id for page in pages for message_id in page] == ids[::-1]
+
+
+@pytest.fixture
+def invitation(database):
+    """One message to two people among others, with an attempt behind it."""
+    jan = NewRecipient(RecipientKind.TO, "J.deVries@Sales.Example.org", "Jan-Édouard de Vries")
+    copy = NewRecipient(RecipientKind.BCC, "zoë_100%@example.net", "")
+    new = replace(new_message(subject="Een uitnodiging"), recipients=(jan, copy))
+    Message.submit([new_message(to=("other@example.com",)), new, new_message(to=("an@example.com",))], START)
+    log = json.dumps(vars_of(ATTEMPT) | {"request_id": REQUEST_ID, "client_request_id": CLIENT_ID}) + "\n"
+    Message.update(attempt_log=log).where(Message.id == new.id).execute()
+    return new.id
+
+
+REQUEST_ID = "a3f6c0de-91b4-4a27-8a0b-6d3c2e8f4b19"
+CLIENT_ID = "filter0001.14c5d75ce93"
+
+
+def vars_of(attempt: Attempt) -> dict[str, object]:
+    return {name: getattr(attempt, name) for name in Attempt.__slots__}
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "j.devries@sales.example.org",
+        "<J.deVries@Sales.Example.org>",
+        "\u200bj.devries@sales.example.org ",
+        "devries@sales",
+        "sales.example.org",
+        "@sales",
+        "de vries",
+        "JAN-ÉDOUARD",
+        "uitnod",
+        "zoë_100%@example.net",
+        "ZOË_100%",
+        "0%@",
+        REQUEST_ID,
+        CLIENT_ID,
+    ],
+)
+def test_one_box_takes_an_address_a_domain_a_name_a_subject_or_a_request_id(invitation, typed):
+    assert find_ids(Filter(search=typed), limit=10) == [invitation]
+    assert count(Filter(search=typed)) == 1
+
+
+def test_one_box_takes_a_message_id_and_its_beginning(invitation):
+    assert find_ids(Filter(search=f" {invitation.upper()}"), limit=10) == [invitation]
+    assert invitation in find_ids(Filter(search=invitation[:8]), limit=10)
+    assert find_ids(Filter(search=invitation[:-2]), limit=10) == [invitation]
+
+
+@pytest.mark.parametrize("typed", ["j_devries@sales.example.org", "tested", "outcome", '"tested"', "a%s", "a\x00b"])
+def test_what_is_typed_is_text_and_no_pattern_and_history_is_searched_for_request_ids_only(invitation, typed):
+    assert find_ids(Filter(search=typed), limit=10) == []
+
+
+def test_a_list_tells_the_first_recipient_and_an_export_all_of_them(invitation):
+    assert first_recipients([invitation, "unknown"]) == {invitation: "J.deVries@Sales.Example.org"}
+    assert addresses([invitation]) == {invitation: ("J.deVries@Sales.Example.org", "zoë_100%@example.net")}
+    assert (first_recipients([]), addresses([])) == ({}, {})
 
 
 def test_a_filter_of_no_ids_finds_nothing(database):

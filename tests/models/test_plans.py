@@ -8,6 +8,7 @@ import pytest
 
 from rqmail.models import backlog
 from rqmail.models.ledger import sends_since
+from rqmail.models.listing import Filter, find
 from rqmail.models.message import Message, MessageStatus, Priority
 from support.clock import START
 from support.messages import new_message
@@ -65,6 +66,26 @@ def test_every_decision_is_made_by_index_and_without_statistics(busy_table):
         for sql, params in asked:
             steps = plan(sql, params)
             assert not [step for step in steps if walks(step)], f"{name}: {sql}\n" + "\n".join(steps)
+
+
+@pytest.mark.parametrize("typed", ["READER0@example.org", "the id"])
+def test_a_whole_address_or_id_is_found_by_index(busy_table, typed):
+    wanted = Filter(search=busy_table[7] if typed == "the id" else typed)
+    with recorded() as statements:
+        assert find(wanted, limit=5)
+    for sql, params in statements:
+        steps = plan(sql, params)
+        assert not [step for step in steps if walks(step) or "SCAN recipient" in step], steps
+
+
+@pytest.mark.parametrize("typed", ["reader", "sales.example.org", "a3f6c0de-91b4-4a27-8a0b-6d3c2e8f4b19"])
+def test_a_part_of_something_is_looked_for_newest_first_without_sorting(busy_table, typed):
+    with recorded() as statements:
+        find(Filter(search=typed), limit=5)
+    [(sql, params)] = statements
+    steps = plan(sql, params)
+    assert not [step for step in steps if "TEMP B-TREE" in step or step.strip().startswith("->  Sort")], steps
+    assert [step for step in steps if "message_pkey" in step or "sqlite_autoindex_message_1" in step], steps
 
 
 def test_due_seeks_the_first_message_of_a_sender_and_priority_instead_of_reading_what_waits(busy_table):

@@ -161,13 +161,14 @@ def _draft(mail: NewMail, sender: str) -> Draft:
 
 
 class MessageInList(ApiModel):
-    """One message in a list."""
+    """One message in a list; firstRecipient is the address of the first of its recipientCount recipients."""
 
     id: str
     sender: str
     status: MessageStatus
     priority: PriorityName
     subject: str
+    first_recipient: str | None
     recipient_count: int
     created_on: datetime
     requested_on: datetime
@@ -219,6 +220,13 @@ class MessagePage(ApiModel):
 class WhichMessages(ApiModel):
     """Which messages: every criterion given must hold. ``from`` and ``to`` are when they were handed in."""
 
+    q: Annotated[
+        Line | None,
+        Field(
+            description="As typed into a search box: an address or part of one, a domain, a recipient's name,"
+            " a part of the subject, a message id, or a provider's request-id"
+        ),
+    ] = None
     status: MessageStatus | None = None
     mailbox: Line | None = None
     tenant: Line | None = None
@@ -264,6 +272,7 @@ def _filter(which: WhichMessages, ids: tuple[str, ...] | None = None) -> Filter:
         created_from=which.created_from,
         created_to=which.created_to,
         ids=ids,
+        search=which.q,
     )
 
 

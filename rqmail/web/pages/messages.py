@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
@@ -17,9 +14,10 @@ from werkzeug.wrappers import Response as AnyResponse
 from rqmail.administration import messages
 from rqmail.administration.access import Scope
 from rqmail.administration.changes import BulkActionName
+from rqmail.administration.export import as_csv
 from rqmail.administration.messages import Filter, MessageLine
-from rqmail.insight.jsonable import as_json
 from rqmail.models.message import MessageStatus, Priority
+from rqmail.spreadsheet import delimiter_named
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed, words
@@ -28,10 +26,9 @@ from rqmail.web.pages.language import say, say_count
 blueprint = Blueprint("messages", __name__, url_prefix="/messages")
 
 _PAGE = 50
-_EXPORTED_AT_ONCE = 500
 _SAMPLE = 8
 
-CRITERIA = ("status", "sender", "recipient", "subject", "priority", "from", "to")
+CRITERIA = ("q", "status", "sender", "recipient", "subject", "priority", "from", "to")
 ACTIONS: tuple[BulkActionName, ...] = get_args(BulkActionName)
 
 #: Which messages an action is for, where that is not those of which nobody knows whether they were sent.
@@ -40,26 +37,6 @@ _MOVES: dict[BulkActionName, tuple[MessageStatus, ...]] = {
     "requeue": (MessageStatus.ERROR, MessageStatus.CANCELLED, MessageStatus.EXPIRED),
     "send-now": (MessageStatus.SCHEDULED,),
 }
-
-#: A cell that begins with one of these is taken for a formula by spreadsheets.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-_COLUMNS = (
-    "id",
-    "sender",
-    "status",
-    "priority",
-    "subject",
-    "recipient_count",
-    "created_on",
-    "requested_on",
-    "scheduled_on",
-    "sent_on",
-    "attempts",
-    "deferrals",
-    "waiting_for",
-    "last_error",
-)
 
 
 @blueprint.get("")
@@ -92,9 +69,10 @@ def list_messages() -> str:
 @blueprint.get("/export.csv")
 @require(Scope.READ)
 def export() -> Response:
-    """Answer every message that matches as CSV, a part at a time."""
+    """Answer every message that matches as CSV, a line at a time; ``delimiter`` says what stands between cells."""
+    delimiter = delimiter_named(request.args.get("delimiter") or ",")
     return Response(
-        stream_with_context(_csv(_filter(_asked(request.args)))),
+        stream_with_context(as_csv(_filter(_asked(request.args)), delimiter)),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": "attachment; filename=messages.csv"},
     )
@@ -163,6 +141,7 @@ def _filter(asked: dict[str, str]) -> Filter:
         priority=Priority[priority] if priority in Priority.__members__ else None,
         created_from=_day(asked["from"]),
         created_to=_day(asked["to"], after=1),
+        search=asked["q"] or None,
     )
 
 
@@ -172,23 +151,3 @@ def _day(value: str, *, after: int = 0) -> datetime | None:
 
 def _shown(asked: dict[str, str], ids: tuple[str, ...], *, everything: bool) -> dict[str, Any]:
     return _given(asked) if everything else {"ids": list(ids)}
-
-
-def _csv(wanted: Filter) -> Iterator[str]:
-    line = io.StringIO()
-    write = csv.writer(line)
-    write.writerow(_COLUMNS)
-    last: str | None = None
-    while found := messages.find(wanted, limit=_EXPORTED_AT_ONCE, after=last):
-        write.writerows([harmless(getattr(one, column)) for column in _COLUMNS] for one in found)
-        yield line.getvalue()
-        line.seek(0)
-        line.truncate()
-        last = found[-1].id
-    yield line.getvalue()
-
-
-def harmless(value: object) -> str:
-    """Write a cell so that no spreadsheet takes it for a formula."""
-    text = "" if value is None else str(as_json(value))
-    return "'" + text if text.startswith(_FORMULA) else text

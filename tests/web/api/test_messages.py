@@ -52,6 +52,17 @@ def test_each_filter_finds_what_it_names(client: FlaskClient) -> None:
     assert found(client, "mailbox=a&status=ERROR") == []
 
 
+def test_one_criterion_takes_whatever_a_person_knows_of_a_message(client: FlaskClient) -> None:
+    submitted(new_message())
+    [wanted] = submitted(new_message(to=("Zoe@Example.net", "b@x.nl"), subject="Over ons"))
+    for typed in ("zoe@example.net", "example.net", "over o", wanted, wanted[:13]):
+        assert wanted in found(client, f"q={typed}")
+    [line] = client.get("/messages?q=zoe@example.net").json["messages"]
+    assert (line["firstRecipient"], line["recipientCount"]) == ("Zoe@Example.net", 2)
+    bulk = {"action": "cancel", "filter": {"q": "zoe@"}, "dryRun": True}
+    assert client.post("/messages/bulk", json=bulk).json["matched"] == 1
+
+
 @pytest.mark.parametrize(
     "query",
     [

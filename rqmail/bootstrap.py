@@ -1,44 +1,44 @@
-"""The only place that constructs: settings in, a wired application out, in order of dependence."""
+"""The only place that constructs: settings in, a wired application out, each part made when it is first asked for."""
+
+# A command pays for the parts it uses: `rqmail status` needs no HTTP client, a dispatch no pages.
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import partial
-
-from redis import Redis
-from redis.backoff import ExponentialBackoff
-from redis.retry import Retry
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from rqmail import logs
-from rqmail.administration.access import Access
-from rqmail.administration.audit import Audit
-from rqmail.administration.changes import Changes
-from rqmail.administration.mailboxes import Mailboxes
-from rqmail.administration.tenants import Tenants
 from rqmail.clock import Clock, from_epoch_ms, utc_now
-from rqmail.delivery.dispatch import Dispatcher
-from rqmail.delivery.lanes import Lanes, LanesReport
-from rqmail.delivery.outcomes import MailProviderService
-from rqmail.delivery.recovery import Recovery
-from rqmail.delivery.retention import Retention
-from rqmail.delivery.senders import Senders
-from rqmail.insight.overview import Overview
-from rqmail.insight.readiness import Readiness
-from rqmail.intake.draft import Intake
-from rqmail.intake.idempotency import Submission
-from rqmail.mailers.factory import MailerFactory
-from rqmail.metrics import Metrics
 from rqmail.models.base import connect
-from rqmail.models.ledger import sends_since
-from rqmail.queues import MailQueues
-from rqmail.ratelimit.limiter import MailRateLimiter
-from rqmail.ratelimit.limits import RateLimits
 from rqmail.settings import Settings, load_settings
-from rqmail.token_store import RedisTokenStore
-from rqmail.vault import SecretBox
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from rqmail.administration.access import Access
+    from rqmail.administration.audit import Audit
+    from rqmail.administration.changes import Changes
+    from rqmail.administration.mailboxes import Mailboxes
+    from rqmail.administration.tenants import Tenants
+    from rqmail.delivery.dispatch import Dispatcher
+    from rqmail.delivery.lanes import Lanes, LanesReport
+    from rqmail.delivery.outcomes import MailProviderService
+    from rqmail.delivery.recovery import Recovery
+    from rqmail.delivery.retention import Retention
+    from rqmail.delivery.senders import Senders
+    from rqmail.insight.overview import Overview
+    from rqmail.insight.readiness import Readiness
+    from rqmail.intake.draft import Intake
+    from rqmail.intake.idempotency import Submission
+    from rqmail.metrics import Metrics
+    from rqmail.queues import MailQueues
+    from rqmail.ratelimit.limiter import MailRateLimiter
+    from rqmail.ratelimit.limits import RateLimits
+    from rqmail.vault import SecretBox
 
 #: A job begins sends for this long; with the wait for the last ones it is over within about as much again.
 JOB_SECONDS = 10.0
@@ -50,33 +50,256 @@ _MESSAGES_PER_LANE = 16
 #: Ids in the queues at most: enough to keep any number of workers busy until the next ticks, few enough to lose.
 _QUEUED_AT_MOST = 10_000
 
+T = TypeVar("T")
 
-@dataclass(frozen=True)
+
+class _Part(Generic[T]):
+    """A part of an application: made at its first use, once, whichever thread asks first."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, application: None, _owner: type) -> _Part[T]: ...
+    @overload
+    def __get__(self, application: Application, _owner: type) -> T: ...
+    def __get__(self, application: Application | None, _owner: type) -> _Part[T] | T:
+        # Without __set__, what stands in the application's __dict__ is found before this is called.
+        if application is None:
+            return self
+        with application.making:
+            made: T
+            if self._name in application.__dict__:
+                made = application.__dict__[self._name]
+            else:
+                made = application.__dict__[self._name] = self._make(application)
+            return made
+
+
 class Application:
-    """Everything, wired: what the doors (CLI, jobs, web) call."""
+    """Everything, wired: what the doors (CLI, jobs, web) call.
 
-    settings: Settings
-    clock: Clock
-    redis: Redis
-    limiter: MailRateLimiter
-    queues: MailQueues
-    box: SecretBox
-    senders: Senders
-    service: MailProviderService
-    dispatcher: Dispatcher
-    lanes: Lanes
-    recovery: Recovery
-    retention: Retention
-    metrics: Metrics
-    intake: Intake
-    submission: Submission
-    mailboxes: Mailboxes
-    tenants: Tenants
-    changes: Changes
-    overview: Overview
-    readiness: Readiness
-    access: Access
-    audit: Audit
+    A part is made, and the libraries it stands on are imported, when it is first asked for.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock, limiter: MailRateLimiter | None = None) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.making = threading.RLock()
+        self._limiter = limiter
+
+    @_Part
+    def redis(self) -> Redis:
+        """The client for queues, tokens and metrics: patient with a restart, never for ever."""
+        from redis import Redis
+        from redis.backoff import ExponentialBackoff
+        from redis.retry import Retry
+
+        client: Redis = Redis.from_url(
+            self.settings.redis_url,
+            socket_connect_timeout=2,
+            socket_timeout=5,
+            health_check_interval=30,
+            retry=Retry(ExponentialBackoff(cap=1, base=0.05), 3),
+        )
+        return client
+
+    @_Part
+    def metrics(self) -> Metrics:
+        """What happened, counted over all processes."""
+        from rqmail.metrics import Metrics
+
+        return Metrics(self.redis, self.clock)
+
+    @_Part
+    def limiter(self) -> MailRateLimiter:
+        """The brake this process shares."""
+        if self._limiter is not None:
+            return self._limiter
+        from rqmail.models.ledger import sends_since
+        from rqmail.ratelimit.limiter import MailRateLimiter
+
+        return MailRateLimiter.from_url(
+            self.settings.redis_url,
+            window=self.settings.rate_window,
+            clock=None if self.clock is utc_now else self.clock,
+            history=lambda key, since_ms, _now_ms: sends_since(key, from_epoch_ms(since_ms)),
+            lease_ms=round(self._lease.total_seconds() * 1000),
+            on_fail_open=lambda: self.metrics.count("fail-open", "reserve"),
+        )
+
+    @_Part
+    def queues(self) -> MailQueues:
+        """The RQ queues."""
+        from rqmail.queues import MailQueues
+
+        timeout = JOB_SECONDS + 2 * self.settings.send_timeout_seconds + 30
+        return MailQueues(
+            self.redis, self.clock, poll_seconds=self.settings.poll_seconds, job_timeout_seconds=round(timeout)
+        )
+
+    @_Part
+    def box(self) -> SecretBox:
+        """What encrypts secrets at rest."""
+        from rqmail.vault import SecretBox
+
+        key = self.settings.secret_key
+        return SecretBox(key.get_secret_value() if key else None)
+
+    @_Part
+    def senders(self) -> Senders:
+        """Who may send, with its mailer and its limits."""
+        from rqmail.delivery.senders import Senders
+        from rqmail.mailers.factory import MailerFactory
+        from rqmail.token_store import RedisTokenStore
+
+        factory = MailerFactory(
+            self.settings,
+            self.limiter,
+            token_store=RedisTokenStore(self.redis, self.box) if self.box.usable else None,
+            clock=self.clock,
+            busy_wait_seconds=5.0,
+        )
+        return Senders(factory, self.box, self._default_limits)
+
+    @_Part
+    def service(self) -> MailProviderService:
+        """What happens to one message."""
+        from rqmail.delivery.outcomes import MailProviderService
+
+        return MailProviderService(
+            self.senders, self.limiter, self.clock, self.metrics, max_attempts=self.settings.max_attempts
+        )
+
+    @_Part
+    def dispatcher(self) -> Dispatcher:
+        """From the table to the queues."""
+        from rqmail.delivery.dispatch import Dispatcher
+
+        return Dispatcher(
+            self.senders,
+            self.limiter,
+            self.queues,
+            self.clock,
+            reserve_for_high=self.settings.reserve_for_high,
+            job_size=self.settings.send_lanes * _MESSAGES_PER_LANE,
+            queued_at_most=_QUEUED_AT_MOST,
+        )
+
+    @_Part
+    def lanes(self) -> Lanes:
+        """One job's messages, sent side by side."""
+        from rqmail.delivery.lanes import Lanes
+
+        return Lanes(
+            self.service,
+            self.senders,
+            self.clock,
+            width=self.settings.send_lanes,
+            lease=self._lease,
+            start_within_seconds=JOB_SECONDS,
+        )
+
+    @_Part
+    def recovery(self) -> Recovery:
+        """What finds what was lost on the way."""
+        from rqmail.delivery.recovery import Recovery
+
+        return Recovery(
+            self.senders,
+            self.queues,
+            self.clock,
+            unknown_policy=self.settings.unknown_policy,
+            grace=timedelta(seconds=self.settings.unknown_grace_seconds),
+            max_attempts=self.settings.max_attempts,
+        )
+
+    @_Part
+    def retention(self) -> Retention:
+        """What deletes what came to its end long ago."""
+        from rqmail.delivery.retention import Retention
+
+        return Retention(self.clock)
+
+    @_Part
+    def intake(self) -> Intake:
+        """Where mail comes in."""
+        from rqmail.intake.draft import Intake
+
+        return Intake(self.clock, self.queues.nudge)
+
+    @_Part
+    def submission(self) -> Submission:
+        """Where a repeated request is taken once."""
+        from rqmail.intake.idempotency import Submission
+
+        return Submission(self.clock, self.intake)
+
+    @_Part
+    def mailboxes(self) -> Mailboxes:
+        """The system mailboxes."""
+        from rqmail.administration.mailboxes import Mailboxes
+
+        return Mailboxes(self.clock, self.limiter)
+
+    @_Part
+    def tenants(self) -> Tenants:
+        """The tenants and their mail settings."""
+        from rqmail.administration.tenants import Tenants
+
+        return Tenants(self.clock, self.box)
+
+    @_Part
+    def changes(self) -> Changes:
+        """Every change, audited."""
+        from rqmail.administration.changes import Changes
+
+        return Changes(self.mailboxes, self.tenants, self.access, self.audit, self.overview, self.senders, self.clock)
+
+    @_Part
+    def overview(self) -> Overview:
+        """How things stand."""
+        from rqmail.insight.overview import Overview
+
+        return Overview(self.limiter, self.queues, self.clock, self._default_limits)
+
+    @_Part
+    def readiness(self) -> Readiness:
+        """Whether mail that is handed in now will go out."""
+        from rqmail.insight.readiness import Readiness
+
+        return Readiness(self.limiter, self.queues, self.clock, poll_seconds=self.settings.poll_seconds)
+
+    @_Part
+    def access(self) -> Access:
+        """Who may do what."""
+        from rqmail.administration.access import Access
+
+        token = self.settings.admin_token
+        return Access(self.clock, token.get_secret_value() if token else None)
+
+    @_Part
+    def audit(self) -> Audit:
+        """Who changed what."""
+        from rqmail.administration.audit import Audit
+
+        return Audit(self.clock)
+
+    @property
+    def _default_limits(self) -> RateLimits:
+        from rqmail.ratelimit.limits import RateLimits
+
+        settings = self.settings
+        return RateLimits(settings.rate_per_minute, settings.rate_recipients_per_day, settings.rate_in_flight)
+
+    @property
+    def _lease(self) -> timedelta:
+        """How long a message begun is left alone: a wait for a place, a fresh token, one send, a busy machine."""
+        return timedelta(seconds=3 * self.settings.send_timeout_seconds + 30)
 
     def send(self, ids: Sequence[str]) -> LanesReport:
         """Send one job's messages, and add what was counted meanwhile to the shared totals."""
@@ -91,85 +314,7 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
     settings = settings or load_settings()
     logs.configure(settings.log_format)
     connect(settings.database_url)
-
-    # Waiting for a place in flight, one fresh token, one send, and what a busy machine adds.
-    lease = timedelta(seconds=3 * settings.send_timeout_seconds + 30)
-
-    redis = _redis(settings.redis_url)
-    defaults = RateLimits(settings.rate_per_minute, settings.rate_recipients_per_day, settings.rate_in_flight)
-    metrics = Metrics(redis, clock)
-    limiter = _limiter_for_tests or MailRateLimiter.from_url(
-        settings.redis_url,
-        window=settings.rate_window,
-        clock=None if clock is utc_now else clock,
-        history=lambda key, since_ms, _now_ms: sends_since(key, from_epoch_ms(since_ms)),
-        lease_ms=round(lease.total_seconds() * 1000),
-        on_fail_open=lambda: metrics.count("fail-open", "reserve"),
-    )
-    job_timeout = JOB_SECONDS + 2 * settings.send_timeout_seconds + 30
-    queues = MailQueues(redis, clock, poll_seconds=settings.poll_seconds, job_timeout_seconds=round(job_timeout))
-    box = SecretBox(settings.secret_key.get_secret_value() if settings.secret_key else None)
-    factory = MailerFactory(
-        settings,
-        limiter,
-        token_store=RedisTokenStore(redis, box) if box.usable else None,
-        clock=clock,
-        busy_wait_seconds=5.0,
-    )
-    senders = Senders(factory, box, defaults)
-    service = MailProviderService(senders, limiter, clock, metrics, max_attempts=settings.max_attempts)
-    intake = Intake(clock, queues.nudge)
-    mailboxes = Mailboxes(clock, limiter)
-    tenants = Tenants(clock, box)
-    overview = Overview(limiter, queues, clock, defaults)
-    access = Access(clock, settings.admin_token.get_secret_value() if settings.admin_token else None)
-    audit = Audit(clock)
-    return Application(
-        settings=settings,
-        clock=clock,
-        redis=redis,
-        limiter=limiter,
-        queues=queues,
-        box=box,
-        senders=senders,
-        service=service,
-        dispatcher=Dispatcher(
-            senders,
-            limiter,
-            queues,
-            clock,
-            reserve_for_high=settings.reserve_for_high,
-            job_size=settings.send_lanes * _MESSAGES_PER_LANE,
-            queued_at_most=_QUEUED_AT_MOST,
-        ),
-        lanes=Lanes(
-            service,
-            senders,
-            clock,
-            width=settings.send_lanes,
-            lease=lease,
-            start_within_seconds=JOB_SECONDS,
-        ),
-        recovery=Recovery(
-            senders,
-            queues,
-            clock,
-            unknown_policy=settings.unknown_policy,
-            grace=timedelta(seconds=settings.unknown_grace_seconds),
-            max_attempts=settings.max_attempts,
-        ),
-        retention=Retention(clock),
-        metrics=metrics,
-        intake=intake,
-        submission=Submission(clock, intake),
-        mailboxes=mailboxes,
-        tenants=tenants,
-        changes=Changes(mailboxes, tenants, access, audit, overview, senders, clock),
-        overview=overview,
-        readiness=Readiness(limiter, queues, clock, poll_seconds=settings.poll_seconds),
-        access=access,
-        audit=audit,
-    )
+    return Application(settings, clock, _limiter_for_tests)
 
 
 _process: tuple[int, Application] | None = None
@@ -194,10 +339,3 @@ def set_mail_rate_limiter_for_tests(limiter: MailRateLimiter | None) -> None:
     global _limiter_for_tests, _process  # noqa: PLW0603 - a seam for tests
     _limiter_for_tests = limiter
     _process = None
-
-
-def _redis(url: str) -> Redis:
-    """Make the client for queues, tokens and metrics: patient with a restart, never for ever."""
-    make = partial(Redis.from_url, url, socket_connect_timeout=2, socket_timeout=5, health_check_interval=30)
-    client: Redis = make(retry=Retry(ExponentialBackoff(cap=1, base=0.05), 3))
-    return client

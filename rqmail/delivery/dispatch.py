@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
@@ -12,9 +12,9 @@ import structlog
 
 from rqmail.clock import Clock, to_epoch_ms
 from rqmail.delivery.senders import Sender, Senders
-from rqmail.models.backlog import Due, InHand, due, in_hand
+from rqmail.models.backlog import Due, InHand, Refused, due, in_hand, refused
 from rqmail.models.base import patiently
-from rqmail.models.message import Claim, Message, Priority
+from rqmail.models.message import Claim, Claims, Message, Priority
 from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
@@ -45,16 +45,42 @@ class DispatchReport:
 
 @dataclass(slots=True)
 class _Room:
-    """What one mailbox can still take: calls, calls not of high priority, recipients (``None`` is unbounded)."""
+    """What one mailbox can still take: calls, calls not of high priority, recipients (``None`` is unbounded).
+
+    ``kept`` is, by priority, how many recipients are kept for messages that the limiter refused and whose moment is
+    still to come; ``refused`` are the lines (sender and priority) of those whose moment has come.
+    """
 
     calls: int
     calls_not_high: int
     recipients: int | None
     whole_day: int | None
+    kept: Counter[int] = field(default_factory=Counter)
+    refused: set[tuple[str, int]] = field(default_factory=set)
 
     @classmethod
     def none(cls) -> _Room:
         return cls(0, 0, 0, None)
+
+    def calls_for(self, priority: int) -> int:
+        """How many messages of this priority may be claimed."""
+        return self.calls if priority == Priority.HIGH else self.calls_not_high
+
+    def recipients_for(self, priority: int, *, refused: bool) -> int | None:
+        """How many recipients of this priority there is room for, what is kept for those before them taken off."""
+        if self.recipients is None:
+            return None
+        before = sum(
+            kept for other, kept in self.kept.items() if other < priority or (other == priority and not refused)
+        )
+        return max(0, self.recipients - before)
+
+    def take(self, claims: Claims) -> None:
+        """Take off what was claimed; when one has to wait for room, all that is left is kept for that one."""
+        self.calls -= len(claims)
+        self.calls_not_high -= len(claims)
+        if self.recipients is not None:
+            self.recipients = 0 if claims.waits else max(0, self.recipients - claims.recipients)
 
 
 @dataclass(slots=True)
@@ -106,6 +132,7 @@ class Dispatcher:
         # claims too little for one tick; the other way round it would claim too much.
         hand = in_hand()
         rooms = self._rooms(waiting, senders, hand, now)
+        self._keep_places(refused(now), senders, rooms)
         left = self._queued_at_most - sum(h.queued for h in hand.values())
         claimed = jobs = 0
         for priorities, high in (((Priority.HIGH,), True), ((Priority.NORMAL, Priority.LOW), False)):
@@ -154,6 +181,18 @@ class Dispatcher:
         recipients = usage.day.remaining - sum(h.queued_recipients for h in hand)
         return _Room(calls, calls - self._reserve_for_high, max(0, recipients), limits.recipients_per_day)
 
+    @staticmethod
+    def _keep_places(messages: list[Refused], senders: dict[str, Sender], rooms: dict[str, _Room]) -> None:
+        """Let nothing overtake what the limiter refused: it may not go before its moment, but keeps its place."""
+        for one in messages:
+            room = rooms.get(_budget_key(one.sender, senders))
+            if room is None or (room.whole_day is not None and one.recipients > room.whole_day):
+                continue
+            if one.due:
+                room.refused.add((one.sender, one.priority))
+            else:
+                room.kept[one.priority] += one.recipients
+
     def _claim(
         self,
         waiting: list[Due],
@@ -163,7 +202,7 @@ class Dispatcher:
         now: datetime,
         left: int,
     ) -> list[_Batch]:
-        """Claim sender by sender, starting somewhere else each time so that none is always last."""
+        """Claim mailbox by mailbox, starting somewhere else each time so that none is always last."""
         by_key: defaultdict[str, list[Due]] = defaultdict(list)
         for one in waiting:
             if one.priority in priorities:
@@ -174,36 +213,40 @@ class Dispatcher:
         for key in keys:
             if not batches or len(batches[-1].ids) >= self._job_size:
                 batches.append(_Batch())
-            room = rooms[key]
-            # Two senders on one mailbox take turns at who goes first; the more urgent of both still does.
-            mine = by_key[key]
-            random.shuffle(mine)
-            for one in sorted(mine, key=lambda d: d.priority):
-                claims = self._claim_one(one, key, room, now, left, batches[-1].job_id)
-                left -= len(claims)
-                batches[-1].ids += [claim.id for claim in claims]
+            for priority in priorities:
+                line = [one for one in by_key[key] if one.priority == priority]
+                if line:
+                    claims = self._claim_line(line, key, rooms[key], now, left, batches[-1].job_id)
+                    left -= len(claims)
+                    batches[-1].ids += [claim.id for claim in claims]
         return [batch for batch in batches if batch.ids]
 
-    def _claim_one(self, one: Due, key: str, room: _Room, now: datetime, left: int, job_id: str) -> list[Claim]:
-        calls = min(room.calls if one.priority == Priority.HIGH else room.calls_not_high, left)
-        if calls <= 0 or room.recipients == 0:
-            return []
-        claims = Message.claim_due(
-            one.sender,
-            one.priority,
-            now=now,
-            calls=calls,
-            recipients=room.recipients,
-            never_more_than=room.whole_day,
-            mailbox_key=key,
-            job_id=job_id,
-            lease=CLAIM_LEASE,
-        )
-        room.calls -= len(claims)
-        room.calls_not_high -= len(claims)
-        if room.recipients is not None:
-            room.recipients = max(0, room.recipients - sum(claim.recipient_count for claim in claims))
-        return claims
+    def _claim_line(self, line: list[Due], key: str, room: _Room, now: datetime, left: int, job_id: str) -> list[Claim]:
+        """Claim from a mailbox's mail of one priority: first what the limiter refused before, then the rest by time."""
+        priority = line[0].priority
+        before = [one for one in line if (one.sender, priority) in room.refused]
+        claimed: list[Claim] = []
+        for lines, only_refused in ((before, True), (line, False)):
+            calls = min(room.calls_for(priority), left - len(claimed))
+            recipients = room.recipients_for(priority, refused=only_refused)
+            if not lines or calls <= 0 or (recipients == 0 and not _some_never_fit(lines, room)):
+                continue
+            claims = Message.claim_due(
+                lines[0].sender,
+                priority,
+                beside=[one.sender for one in lines[1:]],
+                refused=only_refused,
+                now=now,
+                calls=calls,
+                recipients=recipients,
+                never_more_than=room.whole_day,
+                mailbox_key=key,
+                job_id=job_id,
+                lease=CLAIM_LEASE,
+            )
+            room.take(claims)
+            claimed += claims
+        return claimed
 
     def _hand_over(self, batches: list[_Batch], *, high: bool) -> None:
         """Push the jobs; what cannot be pushed goes back to the table at once."""
@@ -226,6 +269,11 @@ def _tighter(one: RateLimits, other: RateLimits) -> RateLimits:
         min(one.recipients_per_day, other.recipients_per_day),
         min(one.in_flight, other.in_flight),
     )
+
+
+def _some_never_fit(line: list[Due], room: _Room) -> bool:
+    """Whether the first message of a line has more recipients than a whole day: it is claimed so that it fails."""
+    return room.whole_day is not None and any(one.recipients > room.whole_day for one in line)
 
 
 def _budget_key(name: str, senders: dict[str, Sender]) -> str:

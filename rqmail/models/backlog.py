@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import peewee
 
 from rqmail.models.base import borrowed, db, to_column
-from rqmail.models.message import Message, MessageStatus, Priority
+from rqmail.models.message import REFUSED, Message, MessageStatus, Priority
 
 _PRIORITIES = " UNION ALL ".join(f"SELECT {int(p)} AS priority" for p in Priority)
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A sender has at least one message of this priority due."""
+    """A sender has at least one message of this priority due; the first of them has so many recipients."""
 
     sender: str
     priority: int
+    recipients: int = field(default=1, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A message waits that the limiter refused when it was to be sent; ``due`` when its moment has come."""
+
+    sender: str
+    priority: int
+    recipients: int
+    due: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +45,10 @@ class InHand:
 
 def due(now: datetime) -> list[Due]:
     """Find who has mail due, by one seek per sender and priority: the length of the backlog does not matter."""
+    first = """
+        SELECT m.{} FROM message m WHERE m.status = 'SCHEDULED' AND m.sender = w.sender
+        AND m.priority = p.priority ORDER BY m.scheduled_on, m.id LIMIT 1
+    """
     sql = f"""
         WITH RECURSIVE waiting(sender) AS (
             SELECT (SELECT sender FROM message WHERE status = 'SCHEDULED' ORDER BY sender LIMIT 1)
@@ -42,13 +57,24 @@ def due(now: datetime) -> list[Due]:
                     WHERE m.status = 'SCHEDULED' AND m.sender > waiting.sender ORDER BY m.sender LIMIT 1)
             FROM waiting WHERE waiting.sender IS NOT NULL
         )
-        SELECT w.sender, p.priority FROM waiting w CROSS JOIN ({_PRIORITIES}) p
-        WHERE w.sender IS NOT NULL AND (
-            SELECT m.scheduled_on FROM message m WHERE m.status = 'SCHEDULED' AND m.sender = w.sender
-            AND m.priority = p.priority ORDER BY m.scheduled_on LIMIT 1) <= {db.param}
+        SELECT w.sender, p.priority, ({first.format("recipient_count")}) FROM waiting w CROSS JOIN ({_PRIORITIES}) p
+        WHERE w.sender IS NOT NULL AND ({first.format("scheduled_on")}) <= {db.param}
     """  # noqa: S608 - only constants and placeholders are put in
     with borrowed():
         return [Due(*row) for row in db.execute_sql(sql, (to_column(now),)).fetchall()]
+
+
+def refused(now: datetime) -> list[Refused]:
+    """List what the limiter refused and what keeps its place: few rows, for the dispatcher asks for room first."""
+    sql = (
+        f"SELECT sender, priority, recipient_count, scheduled_on <= {db.param} FROM message"  # noqa: S608
+        f" WHERE status = 'SCHEDULED' AND {REFUSED} AND (expires_on IS NULL OR expires_on > {db.param})"
+    )
+    with borrowed():
+        return [
+            Refused(sender, priority, recipients, bool(is_due))
+            for sender, priority, recipients, is_due in db.execute_sql(sql, [to_column(now)] * 2).fetchall()
+        ]
 
 
 def in_hand() -> dict[str, InHand]:

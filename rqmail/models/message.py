@@ -43,6 +43,9 @@ ENTERED_FROM: dict[MessageStatus, frozenset[MessageStatus]] = {
     _S.EXPIRED: frozenset({_S.SCHEDULED, _S.QUEUED}),
 }
 
+#: The limiter refused it when it was to be sent: it keeps its place in the line. As the partial index says it.
+REFUSED = "waiting_for IN ('minute', 'day')"
+
 #: Nothing happens to a message in one of these unless a person asks.
 FINAL = frozenset({_S.SENT, _S.ERROR, _S.CANCELLED, _S.EXPIRED})
 
@@ -107,6 +110,18 @@ class Claim:
 
     id: str
     recipient_count: int
+
+
+class Claims(list[Claim]):
+    """Messages claimed, in the order they are to be sent.
+
+    ``recipients`` is what they take of the room there was, ``waits`` the first one for which there was not enough.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recipients = 0
+        self.waits: Claim | None = None
 
 
 class Message(BaseModel):
@@ -199,27 +214,39 @@ class Message(BaseModel):
         now: datetime,
         calls: int,
         recipients: int | None,
-        never_more_than: int | None = None,
-        mailbox_key: str | None = None,
         job_id: str,
         lease: timedelta,
-    ) -> list[Claim]:
-        """Move due messages of one sender and priority to QUEUED, oldest first, and answer them.
+        beside: Sequence[str] = (),
+        refused: bool = False,
+        never_more_than: int | None = None,
+        mailbox_key: str | None = None,
+    ) -> Claims:
+        """Move due messages of one priority to QUEUED, oldest first, and answer them.
 
-        At most ``calls`` messages, and (unless ``None``) at most ``recipients`` recipients together: the first that
-        does not fit ends the claim, so that a large message is not overtaken for ever by small ones. A message of more
-        recipients than ``never_more_than`` takes none of that room: it can never pass, and is claimed so that it fails.
+        ``beside`` are further senders of the same mailbox: all of them stand in one line, by time. At most ``calls``
+        messages, and (unless ``None``) at most ``recipients`` recipients together: the first that does not fit ends
+        the claim, so that a large message is not overtaken by small ones. A message that has expired, or has more
+        recipients than ``never_more_than``, takes none of that room: it is claimed so that it comes to its end. With
+        ``refused`` only what the limiter refused before is looked at.
         """
         select = (
-            "SELECT id, recipient_count FROM message"  # noqa: S608 - only placeholders are put in
-            f" WHERE status = 'SCHEDULED' AND sender = {db.param}"
-            f" AND priority = {db.param} AND scheduled_on <= {db.param} ORDER BY scheduled_on, id LIMIT {db.param}"
+            "SELECT id, recipient_count, scheduled_on,"  # noqa: S608 - only placeholders and constants are put in
+            f" expires_on IS NOT NULL AND expires_on <= {db.param} FROM message"
+            f" WHERE status = 'SCHEDULED' AND sender = {db.param} AND priority = {db.param}"
+            f" AND scheduled_on <= {db.param}{f' AND {REFUSED}' if refused else ''}"
+            f" ORDER BY scheduled_on, id LIMIT {db.param}"
         )
         if is_postgresql():
             select += " FOR UPDATE SKIP LOCKED"
+        moment = to_column(now)
         with transaction():
-            due = db.execute_sql(select, (sender, priority, to_column(now), calls)).fetchall()
-            claims = _fitting(due, recipients, never_more_than)
+            line = [
+                row
+                for name in (sender, *beside)
+                for row in db.execute_sql(select, (moment, name, priority, moment, calls)).fetchall()
+            ]
+            line.sort(key=lambda row: (row[2], row[0]))
+            claims = _fitting(line[:calls], recipients, never_more_than)
             if claims:
                 cls._enter(
                     _S.QUEUED,
@@ -576,15 +603,19 @@ class Recipient(BaseModel):
         primary_key = peewee.CompositeKey("message", "position")
 
 
-def _fitting(due: Iterable[tuple[str, int]], recipients: int | None, never_more_than: int | None) -> list[Claim]:
-    claims: list[Claim] = []
-    left = recipients
-    for message_id, count in due:
-        if left is not None and not (never_more_than is not None and count > never_more_than):
-            if count > left:
+def _fitting(
+    line: Iterable[tuple[str, int, object, bool]], recipients: int | None, never_more_than: int | None
+) -> Claims:
+    """Take from the front of a line (id, recipients, moment, expired?) what fits, up to the first that does not."""
+    claims = Claims()
+    for message_id, count, _, expired in line:
+        claim = Claim(message_id, count)
+        if recipients is not None and not expired and (never_more_than is None or count <= never_more_than):
+            if claims.recipients + count > recipients:
+                claims.waits = claim
                 break
-            left -= count
-        claims.append(Claim(message_id, count))
+            claims.recipients += count
+        claims.append(claim)
     return claims
 
 

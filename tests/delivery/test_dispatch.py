@@ -10,54 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rqmail.delivery.dispatch import CLAIM_LEASE, Dispatcher
-from rqmail.delivery.senders import Senders
-from rqmail.mailers.factory import MailerFactory
+from rqmail.delivery.dispatch import CLAIM_LEASE
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
 from rqmail.models.message import Message, MessageStatus, Priority
-from rqmail.queues import MAIL, MAIL_HIGH, SEND_JOB, MailJob, MailQueues
+from rqmail.queues import MAIL, MAIL_HIGH, SEND_JOB, MailJob
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
-from rqmail.settings import Settings
-from rqmail.vault import SecretBox
 from support.clock import START
 from support.messages import new_message, submitted
+from support.office import Office
 
 S = MessageStatus
-
-
-class Office:
-    """A dispatcher with everything it needs, and what a test asks of it."""
-
-    def __init__(self, redis_client, clock, **options):
-        self.clock = clock
-        self.redis = redis_client
-        self.limiter = MailRateLimiter(redis_client, clock=clock)
-        self.queues = MailQueues(redis_client, clock, poll_seconds=1, job_timeout_seconds=100)
-        settings_ = Settings(_env_file=None)
-        factory = MailerFactory(settings_, self.limiter, clock=clock)
-        self.senders = Senders(factory, SecretBox(None), RateLimits())
-        self.dispatcher = Dispatcher(
-            self.senders,
-            self.limiter,
-            self.queues,
-            clock,
-            **({"reserve_for_high": 0, "job_size": 256, "queued_at_most": 10_000} | options),
-        )
-
-    def mailbox(self, key="news", address=None, **fields):
-        fields = {"created_on": START, "changed_on": START} | fields
-        SystemMailbox.create(key=key, address=address or f"{key}@example.org", **fields)
-        self.senders.forget()
-        return f"mailbox:{key}"
-
-    def tick(self):
-        return self.dispatcher.tick()
-
-    def jobs(self, queue=MAIL):
-        """The message ids of each waiting job."""
-        ids = [job_id.decode() for job_id in self.redis.lrange(f"rq:queue:{queue}", 0, -1)]
-        return [MailJob.fetch(job_id, connection=self.redis).args[0] for job_id in ids]
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rqmail.models import backlog
-from rqmail.models.backlog import Due, InHand
+from rqmail.models.backlog import Due, InHand, Refused
 from rqmail.models.ledger import sends_since
 from rqmail.models.message import Message, MessageStatus, NewMessage, Priority
 from support.clock import START
-from support.messages import message_in, new_message
+from support.messages import message_in, new_message, submitted
 
 S = MessageStatus
 HELD = (S.QUEUED, S.SENDING, S.UNKNOWN)
@@ -83,6 +83,28 @@ def test_what_is_due_in_hand_queued_and_overdue_is_what_counting_by_hand_finds(d
         assert [m.id for m in backlog.overdue(status, START, limit=2)] == found[:2] or len(set(over.values())) < len(
             over
         )
+
+
+def test_the_first_message_due_tells_how_many_recipients_it_has(database):
+    submitted(new_message(to=2, at=START), new_message(to=7, at=START - timedelta(seconds=1)))
+    [due] = backlog.due(START)
+    assert due.recipients == 7
+
+
+def test_what_the_limiter_refused_is_listed_while_it_waits_and_is_worth_sending(database):
+    for status, fields in (
+        (S.SCHEDULED, {"waiting_for": "day", "recipient_count": 3, "priority": Priority.HIGH}),
+        (S.SCHEDULED, {"waiting_for": "minute", "scheduled_on": START + timedelta(seconds=1)}),
+        (S.SCHEDULED, {"waiting_for": "day", "expires_on": START}),
+        (S.SCHEDULED, {"waiting_for": "paused"}),
+        (S.SCHEDULED, {}),
+        (S.QUEUED, {"waiting_for": "day"}),
+    ):
+        message_in(status, **fields)
+    assert sorted(backlog.refused(START), key=lambda one: one.priority) == [
+        Refused("mailbox:news", Priority.HIGH, 3, due=True),
+        Refused("mailbox:news", Priority.NORMAL, 1, due=False),
+    ]
 
 
 def test_an_empty_table_has_nothing_due_and_nothing_in_hand(database):

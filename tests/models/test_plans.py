@@ -37,16 +37,21 @@ def busy_table(database):
         Message.update(status=status, lease_until=START, mailbox_key=address, attempted_on=START).where(
             Message.id.in_(some)
         ).execute()
+    Message.update(waiting_for="day").where(Message.id.in_(ids[2560:2570])).execute()
     return ids
 
 
 DECISIONS = {
     "due": lambda ids: backlog.due(NOW),
+    "refused": lambda ids: backlog.refused(NOW),
     "in_hand": lambda ids: backlog.in_hand(),
     "queued": lambda ids: backlog.queued(ids[1400:1405]),
     "overdue": lambda ids: [backlog.overdue(MessageStatus(s), NOW, limit=10) for s in ("QUEUED", "SENDING", "UNKNOWN")],
     "claim_due": lambda ids: Message.claim_due(
         "mailbox:m3", 1, now=NOW, calls=5, recipients=9000, job_id="job-1", lease=timedelta(minutes=1)
+    ),
+    "claim_due refused": lambda ids: Message.claim_due(
+        "mailbox:m4", 2, refused=True, now=NOW, calls=5, recipients=9000, job_id="job-1", lease=timedelta(minutes=1)
     ),
     "give_up_expired": lambda ids: Message.give_up_expired(START + timedelta(days=2)),
     "put_back": lambda ids: Message.put_back(ids[1400:1405]),

@@ -1,0 +1,91 @@
+"""A dispatcher with everything it needs, and a provider that takes every mail at once."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from rqmail.delivery.dispatch import Dispatcher
+from rqmail.delivery.lanes import Lanes
+from rqmail.delivery.outcomes import MailProviderService
+from rqmail.delivery.senders import Sender, Senders
+from rqmail.mailers.base import Mail, Receipt
+from rqmail.mailers.factory import MailerFactory
+from rqmail.mailers.rate_limited import RateLimitedGraphMailer
+from rqmail.metrics import Metrics
+from rqmail.models.mailbox import SystemMailbox
+from rqmail.queues import MAIL, MAIL_HIGH, MailJob, MailQueues
+from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.limits import RateLimits
+from rqmail.settings import Settings
+from rqmail.vault import SecretBox
+from support.clock import START
+
+
+class Office:
+    """A dispatcher with everything it needs, and what a test asks of it."""
+
+    def __init__(self, redis_client, clock, **options):
+        self.clock = clock
+        self.redis = redis_client
+        self.limiter = MailRateLimiter(redis_client, clock=clock)
+        self.queues = MailQueues(redis_client, clock, poll_seconds=1, job_timeout_seconds=100)
+        settings_ = Settings(_env_file=None)
+        factory = MailerFactory(settings_, self.limiter, clock=clock)
+        self.senders = Senders(factory, SecretBox(None), RateLimits())
+        #: What the provider was given: when, which message, how many recipients.
+        self.taken: list[tuple[datetime, str, int]] = []
+        self.metrics = Metrics(redis_client, clock)
+        self.senders.mailer = self._mailer
+        service = MailProviderService(self.senders, self.limiter, clock, self.metrics, max_attempts=8)
+        self._lanes = Lanes(
+            service, self.senders, clock, width=1, lease=timedelta(minutes=2), start_within_seconds=60.0
+        )
+        self.dispatcher = Dispatcher(
+            self.senders,
+            self.limiter,
+            self.queues,
+            clock,
+            **({"reserve_for_high": 0, "job_size": 256, "queued_at_most": 10_000} | options),
+        )
+
+    def mailbox(self, key="news", address=None, **fields):
+        fields = {"created_on": START, "changed_on": START} | fields
+        SystemMailbox.create(key=key, address=address or f"{key}@example.org", **fields)
+        self.senders.forget()
+        return f"mailbox:{key}"
+
+    def tick(self):
+        return self.dispatcher.tick()
+
+    def jobs(self, queue=MAIL):
+        """The message ids of each waiting job."""
+        ids = [job_id.decode() for job_id in self.redis.lrange(f"rq:queue:{queue}", 0, -1)]
+        return [MailJob.fetch(job_id, connection=self.redis).args[0] for job_id in ids]
+
+    def _mailer(self, sender: Sender):
+        return RateLimitedGraphMailer(_Takes(self), self.limiter, sender.budget_key, sender.limits)
+
+    def work(self) -> list[str]:
+        """Send what is queued as a worker does, urgent mail first, and answer the ids the provider took."""
+        before = len(self.taken)
+        for queue in (MAIL_HIGH, MAIL):
+            ids = [message_id for job in self.jobs(queue) for message_id in job]
+            self.queues._queues[queue].empty()
+            if ids:
+                self._lanes.send(ids)
+        return [message_id for _, message_id, _ in self.taken[before:]]
+
+    def recipients_taken(self, start: datetime, end: datetime) -> int:
+        """How many recipients the provider was given in a stretch of time."""
+        return sum(count for at, _, count in self.taken if start <= at < end)
+
+
+class _Takes:
+    """The mailer of one sender: it takes everything, if the limiter lets it through."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def send(self, mail: Mail) -> Receipt:
+        self._office.taken.append((self._office.clock(), mail.id, mail.recipient_count))
+        return Receipt(202)

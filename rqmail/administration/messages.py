@@ -12,7 +12,7 @@ from rqmail.errors import ConflictError, NotFoundError
 from rqmail.insight.jsonable import camel
 from rqmail.models import listing
 from rqmail.models.base import borrowed
-from rqmail.models.contents import load_contents
+from rqmail.models.contents import Contents, load_contents
 from rqmail.models.listing import Filter
 from rqmail.models.message import Message, MessageStatus, Priority
 
@@ -76,15 +76,15 @@ class MessageView(MessageLine):
 def show(message_id: str) -> MessageView:
     """Answer one message in full."""
     row = _row(message_id)
-    contents = load_contents([message_id])[message_id]
-    return MessageView(
-        **_line_fields(row, contents.recipients[0].address if contents.recipients else None),
-        mailbox_key=row.mailbox_key,
-        recipients=tuple(RecipientView(to.kind.value, to.address, to.name) for to in contents.recipients),
-        text=contents.text,
-        html=contents.html,
-        history=tuple({camel(name): value for name, value in entry.items()} for entry in row.history),
-    )
+    return _view(row, load_contents([message_id])[message_id])
+
+
+def show_all(message_ids: Sequence[str]) -> list[MessageView]:
+    """Answer these messages in full, in the order asked for; those that are gone are left out."""
+    with borrowed():
+        rows = {row.id: row for row in Message.select().where(Message.id.in_(list(message_ids)))}
+    contents = load_contents(list(rows))
+    return [_view(rows[one], contents[one]) for one in message_ids if one in rows]
 
 
 def find(wanted: Filter, *, limit: int = 50, after: str | None = None) -> list[MessageLine]:
@@ -167,6 +167,17 @@ def _in_parts(wanted: Filter, states: Sequence[MessageStatus], act: Callable[[Se
             total += len(act(ids))
             last = ids[-1]
     return total
+
+
+def _view(row: Message, contents: Contents) -> MessageView:
+    return MessageView(
+        **_line_fields(row, contents.recipients[0].address if contents.recipients else None),
+        mailbox_key=row.mailbox_key,
+        recipients=tuple(RecipientView(to.kind.value, to.address, to.name) for to in contents.recipients),
+        text=contents.text,
+        html=contents.html,
+        history=tuple({camel(name): value for name, value in entry.items()} for entry in row.history),
+    )
 
 
 def _row(message_id: str) -> Message:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 from babel import Locale
-from flask import Blueprint, current_app, redirect, request
+from flask import Blueprint, current_app, request
 from flask.sansio.blueprints import BlueprintSetupState
 from flask_babel import Babel, format_decimal, get_locale, get_translations
 from markupsafe import Markup
 from werkzeug.wrappers import Response
 
 from rqmail.web.pages import catalogues
-from rqmail.web.sessions import local_path
+from rqmail.web.pages.returning import action, back
 
 blueprint = Blueprint("language", __name__)
 
@@ -38,10 +37,10 @@ def install(pages: Blueprint) -> None:
     pages.app_context_processor(_at_hand)
 
 
-@blueprint.post("/language")
+@action(blueprint, "/language", page="pages.overview.overview")
 def choose() -> Response:
     """Remember the chosen language in this browser."""
-    answer = redirect(local_path(request.form.get("next")), HTTPStatus.SEE_OTHER)
+    answer = back("pages.overview.overview")
     chosen = request.form.get("language", "")
     if chosen in languages():
         answer.set_cookie(_COOKIE, chosen, max_age=_YEAR, httponly=True, samesite="Lax", secure=request.is_secure)

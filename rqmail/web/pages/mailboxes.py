@@ -15,7 +15,7 @@ from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
 from rqmail.web.pages.language import say
-from rqmail.web.sessions import local_path
+from rqmail.web.pages.returning import action, asked, back
 
 blueprint = Blueprint("mailboxes", __name__, url_prefix="/mailboxes")
 
@@ -33,6 +33,9 @@ DURATIONS: dict[str, timedelta | None] = {
 }
 
 STATES = ("ok", "near", "limited", "paused", "unknown")
+
+_LIST = "pages.mailboxes.list_mailboxes"
+_ONE = "pages.mailboxes.show"
 
 _PER_MINUTE = "rateLimitPerMinute"
 _PER_DAY = "rateLimitRecipientsPerDay"
@@ -62,7 +65,7 @@ def add() -> _Shown:
             wrong["key"] = say("This one exists already.")
         else:
             flash(say("%(key)s was added.", key=added.key))
-            return redirect(url_for("pages.mailboxes.list_mailboxes"), HTTPStatus.SEE_OTHER)
+            return redirect(url_for(_LIST), HTTPStatus.SEE_OTHER)
     return typed.again("pages/mailboxes.html", wrong, form="add", **_rows())
 
 
@@ -73,7 +76,7 @@ def show(key: str) -> str:
     return render_template("pages/mailbox.html", **_one(key))
 
 
-@blueprint.post("/<key>/limits")
+@action(blueprint, "/<key>/limits", page=_ONE)
 @require(Scope.ADMIN)
 def set_limits(key: str) -> _Shown:
     """Change the two limits; an empty field goes back to the default."""
@@ -86,13 +89,13 @@ def set_limits(key: str) -> _Shown:
             typed.note(wrong, error)
         else:
             flash(say("The limits of %(key)s were saved; the next dispatch uses them.", key=key))
-            return _back(key)
+            return back(_ONE, key=key)
     if request.form.get("from") == "mailbox":
         return typed.again("pages/mailbox.html", wrong, form="limits", **_one(key))
     return typed.again("pages/mailboxes.html", wrong, form=key, **_rows(and_this=key))
 
 
-@blueprint.post("/<key>/address")
+@action(blueprint, "/<key>/address", page=_ONE)
 @require(Scope.ADMIN)
 def set_address(key: str) -> _Shown:
     """Change the address mail is sent from."""
@@ -103,10 +106,10 @@ def set_address(key: str) -> _Shown:
         typed.note(wrong, error)
         return typed.again("pages/mailbox.html", wrong, form="address", **_one(key))
     flash(say("The address of %(key)s was saved.", key=key))
-    return _back(key)
+    return back(_ONE, key=key)
 
 
-@blueprint.post("/<key>/pause")
+@action(blueprint, "/<key>/pause", page=_ONE)
 @require(Scope.ADMIN)
 def pause(key: str) -> _Shown:
     """Send nothing from the mailbox for a while."""
@@ -121,20 +124,20 @@ def pause(key: str) -> _Shown:
             typed.note(wrong, error)
         else:
             flash(say("%(key)s is paused.", key=key))
-            return _back(key)
+            return back(_ONE, key=key)
     return typed.again("pages/mailbox.html", wrong, form="pause", **_one(key))
 
 
-@blueprint.post("/<key>/resume")
+@action(blueprint, "/<key>/resume", page=_ONE)
 @require(Scope.ADMIN)
 def resume(key: str) -> Response:
     """End a pause."""
     changes().resume_mailbox(key)
     flash(say("%(key)s sends again.", key=key))
-    return _back(key)
+    return back(_ONE, key=key)
 
 
-@blueprint.post("/<key>/reset")
+@action(blueprint, "/<key>/reset", page=_ONE)
 @require(Scope.ADMIN)
 def reset(key: str) -> Response:
     """Forget what was counted against the budget."""
@@ -144,10 +147,10 @@ def reset(key: str) -> Response:
         flash(say("%(key)s was not reset: Redis, where it is counted, cannot be reached.", key=key), "error")
     else:
         flash(say("The windows of %(key)s begin empty.", key=key))
-    return _back(key)
+    return back(_ONE, key=key)
 
 
-@blueprint.post("/<key>/delete")
+@action(blueprint, "/<key>/delete", page=_ONE)
 @require(Scope.ADMIN)
 def delete(key: str) -> Response:
     """Remove the mailbox, unless mail of it waits."""
@@ -155,9 +158,9 @@ def delete(key: str) -> Response:
         changes().delete_mailbox(key)
     except ConflictError:
         flash(say("%(key)s cannot be deleted: mail of it waits, is being sent or needs a decision.", key=key), "error")
-        return _back(key)
+        return back(_ONE, key=key)
     flash(say("%(key)s was deleted.", key=key))
-    return redirect(url_for("pages.mailboxes.list_mailboxes"), HTTPStatus.SEE_OTHER)
+    return redirect(url_for(_LIST), HTTPStatus.SEE_OTHER)
 
 
 def _limits(wrong: typed.Wrong) -> dict[str, int | None]:
@@ -178,7 +181,8 @@ def _positive(field: str, wrong: typed.Wrong) -> int | None:
 def _rows(and_this: str | None = None) -> dict[str, Any]:
     """Gather the page of mailboxes that was asked for; ``and_this`` one is shown whatever was asked."""
     app = application()
-    wanted, state = request.values.get("q", "").strip().lower(), request.values.get("state", "")
+    given = asked()
+    wanted, state = given.get("q", "").strip().lower(), given.get("state", "")
     status = app.overview.status()
     found = [
         mailbox
@@ -187,10 +191,11 @@ def _rows(and_this: str | None = None) -> dict[str, Any]:
         and (wanted in mailbox.key.lower() or wanted in mailbox.address.lower() or mailbox.key == and_this)
         and (state not in STATES or status.mailboxes[mailbox.key].state == state or mailbox.key == and_this)
     ]
-    first = _PAGE * _page_number()
-    if and_this is not None:
-        place = next((at for at, mailbox in enumerate(found) if mailbox.key == and_this), 0)
-        first = place - place % _PAGE
+    page = _page_number(given.get("page", "0"))
+    place = next((at for at, mailbox in enumerate(found) if mailbox.key == and_this), None)
+    if place is not None and place // _PAGE != page:
+        page = place // _PAGE
+    first = _PAGE * page
     return {
         "status": status,
         "mailboxes": found[first : first + _PAGE],
@@ -198,14 +203,14 @@ def _rows(and_this: str | None = None) -> dict[str, Any]:
         "first": first,
         "page_size": _PAGE,
         "asked": {"q": wanted, "state": state},
+        "here": url_for(_LIST, q=wanted or None, state=state or None, page=page or None),
         "states": STATES,
         "defaults": app.overview.defaults,
         "durations": list(DURATIONS),
     }
 
 
-def _page_number() -> int:
-    number = request.args.get("page", "0")
+def _page_number(number: str) -> int:
     return int(number) if number.isascii() and number.isdigit() and len(number) < 6 else 0
 
 
@@ -218,9 +223,3 @@ def _one(key: str) -> dict[str, Any]:
         "durations": list(DURATIONS),
         "lines": app.audit.lines(subject=f"mailbox:{key}", limit=_CHANGES_SHOWN),
     }
-
-
-def _back(key: str) -> Response:
-    where = request.form.get("next")
-    target = local_path(where) if where else url_for("pages.mailboxes.show", key=key)
-    return redirect(target, HTTPStatus.SEE_OTHER)

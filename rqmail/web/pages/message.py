@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from http import HTTPStatus
 
-from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
+from flask import Blueprint, Response, flash, render_template
 from werkzeug.wrappers import Response as AnyResponse
 
 from rqmail.administration import messages
@@ -19,9 +18,11 @@ from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import words
 from rqmail.web.pages.language import say
-from rqmail.web.sessions import local_path
+from rqmail.web.pages.returning import action, back
 
 blueprint = Blueprint("message", __name__, url_prefix="/messages/<message_id>")
+
+_PAGE = "pages.message.show"
 
 #: What a mail's own HTML may do: look like itself. No script, no form, no request to anyone, no origin of its own.
 _FRAME_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
@@ -84,19 +85,17 @@ def html(message_id: str) -> Response:
     )
 
 
-@blueprint.post("/<any('cancel', 'requeue', 'send-now', 'sent', 'resend', 'discard'):action>")
+@action(blueprint, "/<any('cancel', 'requeue', 'send-now', 'sent', 'resend', 'discard'):verb>", page=_PAGE)
 @require(Scope.ADMIN)
-def act(message_id: str, action: str) -> AnyResponse:
+def act(message_id: str, verb: str) -> AnyResponse:
     """Do what was asked, if the message is still in a state that allows it."""
     try:
-        _ACTS[action](changes(), message_id)
+        _ACTS[verb](changes(), message_id)
     except ConflictError:
         flash(say("Too late: the message has moved on meanwhile."), "error")
     else:
-        flash(str(words.ACTS_DONE[action]))
-    where = request.form.get("next")
-    target = local_path(where) if where else url_for("pages.message.show", message_id=message_id)
-    return redirect(target, HTTPStatus.SEE_OTHER)
+        flash(str(words.ACTS_DONE[verb]))
+    return back(_PAGE, message_id=message_id)
 
 
 def _standing(message: MessageView) -> SenderStatus | None:

@@ -22,13 +22,16 @@ from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed, words
 from rqmail.web.pages.language import say, say_count
+from rqmail.web.pages.returning import action
+from rqmail.web.sessions import local_path
 
 blueprint = Blueprint("messages", __name__, url_prefix="/messages")
 
 _PAGE = 50
 _SAMPLE = 8
+_CHOSEN_AT_ONCE = 1000
 
-CRITERIA = ("q", "status", "sender", "recipient", "subject", "priority", "from", "to")
+CRITERIA = ("q", "status", "sender", "recipient", "subject", "priority", "from", "to", "zone")
 ACTIONS: tuple[BulkActionName, ...] = get_args(BulkActionName)
 
 #: Which messages an action is for, where that is not those of which nobody knows whether they were sent.
@@ -78,29 +81,31 @@ def export() -> Response:
     )
 
 
-@blueprint.post("/bulk")
+@action(blueprint, "/bulk", page="pages.messages.list_messages")
 @require(Scope.ADMIN)
 def bulk() -> str | tuple[str, int] | AnyResponse:
     """Ask whether it is meant, with how many messages it is for; asked and answered, do it."""
     asked = _asked(request.form)
-    ids = tuple(request.form.getlist("ids"))[:_PAGE]
+    ids = tuple(request.form.getlist("ids"))[:_CHOSEN_AT_ONCE]
     everything = request.form.get("scope") == "all"
     wanted = _filter(asked) if everything else Filter(ids=ids)
-    action = next((one for one in ACTIONS if one == request.form.get("action")), None)
-    here = url_for("pages.messages.list_messages", **_given(asked))
-    if action is None or (not everything and not ids):
+    sure = request.form.get("sure")
+    chosen = next((one for one in ACTIONS if one == (request.form.get("action") or sure)), None)
+    came_from = request.values.get("next")
+    here = local_path(came_from) if came_from else url_for("pages.messages.list_messages", **_given(asked))
+    if chosen is None or (not everything and not ids):
         flash(say("Choose messages first."), "error")
         return redirect(here, HTTPStatus.SEE_OTHER)
-    if request.form.get("sure") == "yes":
-        moved = changes().bulk(action, wanted, _shown(asked, ids, everything=everything))
-        flash(say_count(words.BULK_DONE[action], moved))
+    if sure in {"yes", chosen}:
+        moved = changes().bulk(chosen, wanted, _shown(asked, ids, everything=everything))
+        flash(say_count(words.BULK_DONE[chosen], moved))
         return redirect(here, HTTPStatus.SEE_OTHER)
     return render_template(
         "pages/confirm.html",
-        action=action,
-        affected=changes().count_bulk(action, wanted),
+        action=chosen,
+        affected=changes().count_bulk(chosen, wanted),
         matched=messages.count(wanted),
-        sample=_sample(action, wanted),
+        sample=_sample(chosen, wanted),
         asked=asked,
         ids=() if everything else ids,
         everything=everything,
@@ -108,10 +113,10 @@ def bulk() -> str | tuple[str, int] | AnyResponse:
     )
 
 
-def _sample(action: BulkActionName, wanted: Filter) -> list[MessageLine]:
+def _sample(chosen: BulkActionName, wanted: Filter) -> list[MessageLine]:
     """Answer a few of the messages that the action is for."""
     found: list[MessageLine] = []
-    for status in _MOVES.get(action, (MessageStatus.UNKNOWN,)):
+    for status in _MOVES.get(chosen, (MessageStatus.UNKNOWN,)):
         if wanted.status in {None, status}:
             found += messages.find(replace(wanted, status=status), limit=_SAMPLE)
     return found[:_SAMPLE]
@@ -139,14 +144,14 @@ def _filter(asked: dict[str, str]) -> Filter:
         recipient=asked["recipient"] or None,
         subject=asked["subject"] or None,
         priority=Priority[priority] if priority in Priority.__members__ else None,
-        created_from=_day(asked["from"]),
-        created_to=_day(asked["to"], after=1),
+        created_from=_day(asked, "from"),
+        created_to=_day(asked, "to", after=1),
         search=asked["q"] or None,
     )
 
 
-def _day(value: str, *, after: int = 0) -> datetime | None:
-    return typed.day(value, after=after) if value else None
+def _day(asked: dict[str, str], name: str, *, after: int = 0) -> datetime | None:
+    return typed.day(asked[name], asked["zone"], after=after) if asked[name] else None
 
 
 def _shown(asked: dict[str, str], ids: tuple[str, ...], *, everything: bool) -> dict[str, Any]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from flask import Blueprint, render_template
 
 from rqmail.administration.access import Scope
 from rqmail.queues import MAIL, MAIL_HIGH
 from rqmail.web.auth import require
 from rqmail.web.context import application
+from rqmail.web.pages import problems
 from rqmail.web.pages.chart import draw
 
 blueprint = Blueprint("overview", __name__)
-
-#: Ticks older than this many polls are called late.
-_POLLS = 3
 
 
 @blueprint.get("/")
@@ -24,7 +20,7 @@ def overview() -> str:
     """Show everything at one moment."""
     app = application()
     status = app.overview.status()
-    late = timedelta(seconds=max(10, _POLLS * app.settings.poll_seconds))
+    checks = app.readiness.checks()
     senders = [*status.mailboxes.values(), *status.tenants.values(), status.default]
     return render_template(
         "pages/overview.html",
@@ -37,7 +33,9 @@ def overview() -> str:
             (worker for worker in status.workers if {MAIL, MAIL_HIGH} & set(worker.queues)),
             key=lambda worker: worker.name,
         ),
-        scheduler_alive=status.last_tick_on is not None and status.now - status.last_tick_on <= late,
+        problems=problems.lines(status.problems),
+        not_ready=problems.unsaid(checks, status.problems),
+        scheduler_alive=any(check.ok for check in checks if check.name == "ticks"),
         busiest=sorted(
             (s for s in status.mailboxes.values() if s.waiting or s.state != "ok"),
             key=lambda s: (-s.waiting, s.key),

@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from rqmail.insight.standing import Sentence
 from rqmail.web.context import application
+from rqmail.web.pages import words
 from rqmail.web.pages.language import counted, gettext_noop, say, say_count, write_number
 from rqmail.web.pages.writing import write_duration, write_moment, write_wait
 
@@ -49,7 +50,6 @@ COUNTED: Final = {
 }
 
 _WAIT = counted("1 message waits", "%(number)s messages wait")
-_ARE_WAITING = counted("1 message is waiting", "%(number)s messages are waiting")
 
 #: Which sentences begin with how many messages wait.
 _BEGIN_WITH_A_NUMBER = frozenset({"redis", "paused", "stopped", "day", "minute", "put-off", "going"})
@@ -78,7 +78,7 @@ def write_sentence(sentence: Sentence) -> Markup:
         done = say(" All of it is through about %(moment)s.", moment=filled["done_on"])
         filled["done"] = done if values["done_on"] is not None else ""
     if "waiting" in values:
-        texts = _WAIT if sentence.code in _BEGIN_WITH_A_NUMBER else _ARE_WAITING
+        texts = _WAIT if sentence.code in _BEGIN_WITH_A_NUMBER else words.MESSAGES_WAITING
         filled["waiting"] = say_count(texts, values["waiting"])
     return say(WHY[sentence.code], **filled)
 

@@ -15,6 +15,7 @@ from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
 from rqmail.web.pages.language import say
+from rqmail.web.pages.returning import action
 
 blueprint = Blueprint("tenants", __name__, url_prefix="/tenants")
 
@@ -76,7 +77,7 @@ def set_tenant(key: str) -> _Shown:
     return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
 
 
-@blueprint.post("/<key>/delete")
+@action(blueprint, "/<key>/delete", page="pages.tenants.show")
 @require(Scope.ADMIN)
 def delete(key: str) -> Response:
     """Remove the tenant's mail setting, unless mail of it waits."""

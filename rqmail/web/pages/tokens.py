@@ -13,6 +13,7 @@ from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
 from rqmail.web.pages.language import say
+from rqmail.web.pages.returning import action
 
 blueprint = Blueprint("tokens", __name__, url_prefix="/tokens")
 
@@ -32,7 +33,7 @@ def create() -> str | tuple[str, int]:
     """Issue a token, and show it this once."""
     wrong: typed.Wrong = {}
     expires = typed.text("expiresOn")
-    expires_on = typed.day(expires, after=1) if expires else None
+    expires_on = typed.day(expires, typed.text("zone"), after=1) if expires else None
     if expires and expires_on is None:
         wrong["expiresOn"] = say("A day that is not over yet.")
     else:
@@ -48,7 +49,7 @@ def create() -> str | tuple[str, int]:
     return typed.again("pages/tokens.html", wrong, tokens=application().access.tokens(), scopes=_SCOPES)
 
 
-@blueprint.post("/<name>/revoke")
+@action(blueprint, "/<name>/revoke", page="pages.tokens.list_tokens")
 @require(Scope.ADMIN)
 def revoke(name: str) -> Response:
     """Let nobody in with this token any more."""

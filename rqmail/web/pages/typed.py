@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from http import HTTPStatus
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flask import render_template, request
 from markupsafe import Markup
@@ -38,12 +39,22 @@ def whole(field: str, wrong: Wrong) -> int | None:
     return None
 
 
-def day(value: str, *, after: int = 0) -> datetime | None:
-    """Answer the beginning in UTC of the day that is so many days ``after`` this one; ``None`` for what is no date."""
+def day(value: str, zone: str = "", *, after: int = 0) -> datetime | None:
+    """Answer when the day begins that is so many days ``after`` this one; ``None`` for what is no date.
+
+    Days are those of ``zone``, which the viewer's browser names; without one, or with an unknown one, those of UTC.
+    """
     try:
-        return datetime.combine(date.fromisoformat(value) + timedelta(days=after), time(), UTC)
+        return datetime.combine(date.fromisoformat(value) + timedelta(days=after), time(), _zone(zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name) if name else UTC
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC
 
 
 def note(wrong: Wrong, error: InvalidInputError) -> None:

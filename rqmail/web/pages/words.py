@@ -29,6 +29,27 @@ LEVELS: Final[Words] = {
     "warning": lazy_gettext("Warning"),
 }
 
+#: Senders that wait for the same thing, and how much mail that holds back.
+SENDERS_HELD: Final[Counted] = counted(
+    "1 sender is held back (%(reason)s): %(waiting)s.", "%(number)s senders are held back (%(reason)s): %(waiting)s."
+)
+MESSAGES_WAITING: Final[Counted] = counted("1 message is waiting", "%(number)s messages are waiting")
+
+#: What can be decided about so many messages of which it is unknown whether they were sent.
+DECIDE: Final[dict[str, Counted]] = {
+    "confirm-sent": counted("Confirm this one", "Confirm these %(number)s"),
+    "resend": counted("Send this one again", "Send these %(number)s again"),
+    "discard": counted("Discard this one", "Discard these %(number)s"),
+}
+
+#: What has to be well for mail to go out.
+CHECKS: Final[Words] = {
+    "database": lazy_gettext("Database"),
+    "redis": lazy_gettext("Redis"),
+    "ticks": lazy_gettext("Scheduler"),
+    "workers": lazy_gettext("Workers"),
+}
+
 #: What the chart counts.
 SERIES: Final[Words] = {
     "sent": lazy_gettext("Sent"),

@@ -30,6 +30,7 @@ def install(pages: Blueprint) -> None:
     """Let every template write values as people read them."""
     for name, write in (
         ("number", write_number),
+        ("iso", as_json),
         ("moment", write_moment),
         ("age", write_age),
         ("duration", write_duration),

@@ -9,8 +9,19 @@ const pageLanguage = document.documentElement.lang;
 const language = navigator.languages.find((one) => one.startsWith(pageLanguage))
   ?? (pageLanguage === "en" ? "en-GB" : pageLanguage);
 const clockTime = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const hourAndMinute = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hour12: false });
 const dayAndTime = new Intl.DateTimeFormat(language, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hour12: false });
 const withYear = new Intl.DateTimeFormat(language, { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });
+
+const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+// Where a page names the zone its times are in, or sends it along with a day that was typed.
+function nameZone() {
+  for (const element of document.querySelectorAll("[data-zone]")) {
+    if (element.matches("input")) element.value = zone;
+    else element.textContent = zone;
+  }
+}
 
 function localise(root) {
   const today = new Date();
@@ -21,6 +32,10 @@ function localise(root) {
     const style = moment.toDateString() === today.toDateString() ? clockTime
       : moment.getFullYear() === today.getFullYear() ? dayAndTime : withYear;
     element.textContent = style.format(moment);
+  }
+  for (const title of root.querySelectorAll("title[data-at]")) {
+    title.textContent = title.textContent.replace(title.dataset.utc, hourAndMinute.format(new Date(title.dataset.at)));
+    delete title.dataset.at;
   }
 }
 
@@ -101,6 +116,40 @@ function chooseMany() {
   count();
 }
 
+// Groups of undecided messages: labels say how many are ticked, arrows move from box to box.
+function decideMany() {
+  for (const form of document.querySelectorAll("form[data-many-of-them]")) {
+    const boxes = [...form.querySelectorAll("input[name=ids]")];
+    const all = form.querySelector("[data-all]");
+    if (all === null) continue;
+    const number = new Intl.NumberFormat(pageLanguage);
+    const count = () => {
+      const chosen = boxes.filter((box) => box.checked).length;
+      for (const label of form.querySelectorAll("[data-many]")) {
+        label.textContent = chosen === 1 ? label.dataset.one : label.dataset.many.replace("{n}", number.format(chosen));
+      }
+      for (const button of form.querySelectorAll("[popovertarget]:not([popovertargetaction])")) button.disabled = chosen === 0;
+      all.checked = chosen === boxes.length;
+      all.indeterminate = chosen > 0 && chosen < boxes.length;
+    };
+    all.hidden = false;
+    all.addEventListener("change", () => {
+      for (const box of boxes) box.checked = all.checked;
+      count();
+    });
+    boxes.forEach((box, place) => {
+      box.addEventListener("change", count);
+      box.addEventListener("keydown", (event) => {
+        const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+        if (step === undefined) return;
+        event.preventDefault();
+        boxes[place + step]?.focus();
+      });
+    });
+    count();
+  }
+}
+
 function showWhatIsUnsaved() {
   for (const input of document.querySelectorAll("input.limit")) {
     const row = input.closest("tr");
@@ -126,8 +175,10 @@ function copyOnce() {
   }
 }
 
+nameZone();
 localise(document);
 chooseMany();
+decideMany();
 showWhatIsUnsaved();
 copyOnce();
 stayFresh();

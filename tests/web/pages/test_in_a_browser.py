@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from rqmail import bootstrap
 from rqmail.bootstrap import Application
@@ -18,76 +18,9 @@ from rqmail.settings import Settings
 from support.clock import MovableClock
 from support.messages import message_in, new_message, reloaded, submitted
 from web.asking import ADMIN_TOKEN
-from web.pages.browser import chromium
 from web.pages.populated import populate
-from web.pages.serving import serving
 
 EVIL = "<script>document.title='broken'</script>{{7*7}}<img src=x onerror=\"document.title='broken'\">"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser for the whole module."""
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture
-def address(application: Application) -> Iterator[str]:
-    """Where the web process listens."""
-    with serving(application) as address:
-        yield address
-
-
-@dataclass
-class Observed:
-    """What the browser complained about, and whom it asked."""
-
-    complaints: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-
-
-@pytest.fixture
-def observed() -> Observed:
-    """What a test's pages complained about: nothing, when the test is over."""
-    return Observed()
-
-
-@pytest.fixture
-def context(browser: Browser, address: str, observed: Observed) -> Iterator[BrowserContext]:
-    """A browser window of somebody who reads Dutch; no page may complain or ask another host."""
-    context = browser.new_context(base_url=address, locale="nl-NL", timezone_id="Europe/Amsterdam")
-    context.set_default_timeout(10_000)
-
-    def hear(message: ConsoleMessage) -> None:
-        # That a form was refused is no complaint: every browser says so of any 400.
-        if message.type in {"error", "warning"} and "status of 400" not in message.text:
-            observed.complaints.append(message.text)
-
-    def watch(page: Page) -> None:
-        page.on("console", hear)
-        page.on("pageerror", lambda error: observed.complaints.append(str(error)))
-
-    def note(request: Request) -> None:
-        observed.asked.append(request.url)
-
-    context.on("page", watch)
-    context.on("request", note)
-    yield context
-    context.close()
-    assert observed.complaints == []
-    assert [url for url in observed.asked if not url.startswith(address)] == []
-
-
-@pytest.fixture
-def page(context: BrowserContext) -> Page:
-    """A page after signing in."""
-    page = context.new_page()
-    page.goto("/")
-    page.get_by_label("Token").fill(ADMIN_TOKEN)
-    page.get_by_role("button", name="Aanmelden").click()
-    expect(page).to_have_url(re.compile("/ui/$"))
-    return page
 
 
 @pytest.fixture
@@ -240,7 +173,7 @@ def test_many_messages_are_chosen_and_cancelled(page: Page) -> None:
         assert [m.subject for m in Message.select().where(Message.status == "SCHEDULED")] == ["Mail 1"]
 
 
-def test_what_others_wrote_never_runs(page: Page, application: Application, observed: Observed) -> None:
+def test_what_others_wrote_never_runs(page: Page, application: Application, observed: Any) -> None:
     application.mailboxes.add("nieuws", "nieuws@x.nl")
     application.mailboxes.pause("nieuws", reason=EVIL)
     with borrowed():
@@ -264,7 +197,7 @@ def test_what_others_wrote_never_runs(page: Page, application: Application, obse
 
 
 def test_numbers_stay_fresh_while_one_looks_and_rest_while_one_does_not(
-    page: Page, application: Application, observed: Observed
+    page: Page, application: Application, observed: Any
 ) -> None:
     application.mailboxes.add("news", "news@x.nl")
     page.clock.install()

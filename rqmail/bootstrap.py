@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from rqmail import logs
 from rqmail.clock import Clock, from_epoch_ms, utc_now
 from rqmail.models.base import connect
+from rqmail.scrubbing import keep_secret
 from rqmail.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -312,6 +313,7 @@ class Application:
 def build(settings: Settings | None = None, clock: Clock = utc_now) -> Application:
     """Wire an application; connects to nothing yet, but points the models at the settings' database."""
     settings = settings or load_settings()
+    keep_secret(*settings.secrets)
     logs.configure(settings.log_format)
     connect(settings.database_url)
     return Application(settings, clock, _limiter_for_tests)

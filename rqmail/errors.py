@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rqmail.scrubbing import scrubbed
+
 
 class RqmailError(Exception):
     """Root of everything rqmail raises on purpose."""
@@ -14,7 +16,7 @@ class InvalidInputError(RqmailError):
     """A value handed in cannot be used; ``field`` names it and ``allowed`` says what would have been."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field}: {value!r} is not valid; allowed: {allowed}")
+        super().__init__(scrubbed(f"{field}: {value!r} is not valid; allowed: {allowed}"))
         self.field = field
         self.value = value
         self.allowed = allowed
@@ -45,7 +47,8 @@ class MailError(RqmailError):
 
     ``status`` is the HTTP status, ``code`` the provider's own error code, ``request_id`` and ``client_request_id``
     what its support asks for; each is ``None`` where there was no answer to read it from. ``granted_ms`` is when the
-    call that failed had got its place in the budget (ms since 1970), where it had one.
+    call that failed had got its place in the budget (ms since 1970), where it had one. The text goes into the message's
+    row, the log and the pages: secrets are taken out of it here.
     """
 
     granted_ms: int | None = None
@@ -59,7 +62,7 @@ class MailError(RqmailError):
         request_id: str | None = None,
         client_request_id: str | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(scrubbed(message))
         self.status = status
         self.code = code
         self.request_id = request_id

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rqmail.decoding import encoding_of
 from rqmail.errors import SettingsError
+from rqmail.values import (
+    ENTRA_TENANT_ALLOWED,
+    GUID_ALLOWED,
+    SECRET_ALLOWED,
+    checked_address,
+    checked_entra_tenant,
+    checked_guid,
+    checked_line,
+    checked_secret,
+    trimmed,
+)
 
 PREFIX = "RQMAIL_"
+
+#: Read in the folder where a process starts.
+ENV_FILE = Path(".env")
 
 #: Hosts to which plain http is allowed: nothing leaves the machine.
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -22,13 +38,21 @@ _ALLOWED = {
     "redis_url": "redis://HOST:PORT/DB, rediss://… or unix://PATH",
     "graph_base_url": "an https address (http for loopback only)",
     "graph_authority": "an https address",
+    "graph_tenant_id": ENTRA_TENANT_ALLOWED,
+    "graph_client_id": GUID_ALLOWED,
+    "graph_client_secret": SECRET_ALLOWED,
     "web_url": "an https address (http for loopback only)",
     "sendgrid_base_url": "an https address (http for loopback only)",
+    "sendgrid_api_key": SECRET_ALLOWED,
+    "sendgrid_from": "an address, or NAME <ADDRESS>",
     "secret_key": "at least 16 characters",
     "admin_token": "at least 16 characters",
     "ca_bundle": "a readable file with PEM certificates",
     "graph_certificate": "a readable PEM file with private key and certificate",
 }
+
+_HOST_WITH_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:]*)(?::(?P<port>.*))?")
+_BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def _empty_is_unset(value: object) -> object:
@@ -38,17 +62,44 @@ def _empty_is_unset(value: object) -> object:
 def _database_url(value: str) -> str:
     if not value.startswith(("sqlite:///", "postgresql://", "postgres://")):
         raise ValueError
-    return value
+    # Checked here, for the libraries' own complaints quote the address with the password in it.
+    return checked_line(value, _ALLOWED["database_url"]) if value.startswith("sqlite:") else _server_url(value)
 
 
 def _redis_url(value: str) -> str:
     if not value.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError
+    return checked_line(value, _ALLOWED["redis_url"]) if value.startswith("unix:") else _server_url(value)
+
+
+def _server_url(value: str) -> str:
+    """Answer the address of a server, with a user, a password and ports that its client library can read."""
+    netloc, _, path = checked_line(value, "visible characters").split("://", 1)[1].partition("?")[0].partition("/")
+    userinfo, _, hosts = netloc.rpartition("@")
+    if "@" in path or "#" in value:
+        raise ValueError("in user and password, / is written %2F, # is written %23 and ? is written %3F")
+    if _BROKEN_PERCENT.search(userinfo):
+        raise ValueError("in user and password, % is written %25")
+    try:
+        unquote(userinfo, errors="strict")
+    except UnicodeDecodeError:
+        raise ValueError("what %XX stands for in user and password is UTF-8") from None
+    for host in hosts.split(","):
+        match = _HOST_WITH_PORT.fullmatch(host)
+        port = match["port"] if match else "?"
+        if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
+            raise ValueError("the port is a number from 1 to 65535")
     return value
 
 
 def _https_url(value: str) -> str:
-    parts = urlsplit(value)
+    parts = urlsplit(checked_address(value, "an https address (http for loopback only)"))
+    try:
+        port_is_good = parts.port is None or parts.port > 0
+    except ValueError:
+        port_is_good = False
+    if not port_is_good:
+        raise ValueError("the port is a number from 1 to 65535")
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK_HOSTS):
         raise ValueError
     if not parts.hostname:
@@ -68,13 +119,38 @@ def _readable_file(value: Path) -> Path:
     return value
 
 
+def _header_secret(value: SecretStr) -> SecretStr:
+    checked_secret(value.get_secret_value())
+    return value
+
+
+def _secret_text(value: SecretStr) -> SecretStr:
+    checked_line(value.get_secret_value(), "visible characters")
+    return value
+
+
+def _sender(value: str) -> str:
+    address = checked_line(value, _ALLOWED["sendgrid_from"]).rpartition("<")[2].removesuffix(">")
+    local, at, domain = address.rpartition("@")
+    if not (local and at and domain) or " " in address:
+        raise ValueError
+    return value
+
+
 HttpsUrl = Annotated[str, AfterValidator(_https_url)]
 OptionalHttpsUrl = Annotated[HttpsUrl | None, BeforeValidator(_empty_is_unset)]
 OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
+OptionalGuid = Annotated[Annotated[str, AfterValidator(checked_guid)] | None, BeforeValidator(_empty_is_unset)]
+OptionalEntraTenant = Annotated[
+    Annotated[str, AfterValidator(checked_entra_tenant)] | None, BeforeValidator(_empty_is_unset)
+]
+OptionalSender = Annotated[Annotated[str, AfterValidator(_sender)] | None, BeforeValidator(_empty_is_unset)]
 OptionalFile = Annotated[Annotated[Path, AfterValidator(_readable_file)] | None, BeforeValidator(_empty_is_unset)]
-OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_empty_is_unset)]
+OptionalSecret = Annotated[
+    Annotated[SecretStr, AfterValidator(_header_secret)] | None, BeforeValidator(_empty_is_unset)
+]
 LongSecret = Annotated[
-    Annotated[SecretStr, Field(min_length=16)] | None,
+    Annotated[SecretStr, Field(min_length=16), AfterValidator(_secret_text)] | None,
     BeforeValidator(_empty_is_unset),
 ]
 
@@ -86,24 +162,24 @@ class Settings(BaseSettings):
     the variable and what is allowed.
     """
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=".env", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=ENV_FILE, extra="ignore", frozen=True)
 
-    database_url: Annotated[str, AfterValidator(_database_url)] = "sqlite:///rqmail.db"
-    redis_url: Annotated[str, AfterValidator(_redis_url)] = "redis://127.0.0.1:6379/0"
+    database_url: Annotated[str, AfterValidator(_database_url), Field(repr=False)] = "sqlite:///rqmail.db"
+    redis_url: Annotated[str, AfterValidator(_redis_url), Field(repr=False)] = "redis://127.0.0.1:6379/0"
     secret_key: LongSecret = None
     admin_token: LongSecret = None
 
     graph_base_url: HttpsUrl = "https://graph.microsoft.com/v1.0"
     graph_authority: Annotated[str, AfterValidator(_strictly_https_url)] = "https://login.microsoftonline.com"
-    graph_tenant_id: OptionalText = None
-    graph_client_id: OptionalText = None
+    graph_tenant_id: OptionalEntraTenant = None
+    graph_client_id: OptionalGuid = None
     graph_client_secret: OptionalSecret = None
     graph_certificate: OptionalFile = None
     ca_bundle: OptionalFile = None
 
     sendgrid_base_url: HttpsUrl = "https://api.sendgrid.com"
     sendgrid_api_key: OptionalSecret = None
-    sendgrid_from: OptionalText = None
+    sendgrid_from: OptionalSender = None
 
     rate_per_minute: Annotated[int, Field(ge=1)] = 25
     rate_recipients_per_day: Annotated[int, Field(ge=1)] = 9000
@@ -124,6 +200,19 @@ class Settings(BaseSettings):
     web_trusted_proxy: OptionalText = None
     log_format: Literal["json", "console"] = "console"
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _without_what_clings(cls, value: object) -> object:
+        """Read every setting without the line end of a mounted secret, a shell's quotes, an editor's marks."""
+        return trimmed(value) if isinstance(value, str) else value
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret among the settings, the passwords in addresses too: what no log may show."""
+        given = (self.secret_key, self.admin_token, self.graph_client_secret, self.sendgrid_api_key)
+        passwords = [_password(url) for url in (self.database_url, self.redis_url)]
+        return tuple(one for one in (*(s.get_secret_value() for s in given if s), *passwords) if one)
+
 
 def load_settings(**overrides: Any) -> Settings:
     """Read the settings from the environment and ``.env``; ``overrides`` (field names) win over both.
@@ -131,14 +220,32 @@ def load_settings(**overrides: Any) -> Settings:
     Raises :class:`~rqmail.errors.SettingsError` for the first bad value, secrets shown as ``***``.
     """
     try:
-        return Settings(**overrides)
+        encoding = encoding_of(ENV_FILE.read_bytes()) if ENV_FILE.is_file() else None
+        return Settings(_env_file_encoding=encoding, **overrides)  # type: ignore[call-arg]  # taken by BaseSettings
+    except (OSError, UnicodeError):
+        raise SettingsError(str(ENV_FILE), None, "a readable text file, in UTF-8 or UTF-16") from None
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
         variable = name if name.startswith(PREFIX) else PREFIX + name.upper()
         annotation = Settings.model_fields[name].annotation if name in Settings.model_fields else None
         value = "***" if "Secret" in str(annotation) or name.endswith("_url") else first.get("input")
-        raise SettingsError(variable, value, _ALLOWED.get(name, _plain(first["msg"]))) from None
+        raise SettingsError(variable, value, _allowed(name, first["msg"])) from None
+
+
+def _password(url: str) -> str | None:
+    parts = urlsplit(url)
+    userinfo = parts.netloc.rpartition("@")[0]
+    return unquote(userinfo.partition(":")[2]) or next(iter(parse_qs(parts.query).get("password", ())), None)
+
+
+def _allowed(name: str, message: str) -> str:
+    """Answer what is allowed, with what a check of ours found beside it."""
+    found = message.removeprefix("Value error, ") if message.startswith("Value error, ") else ""
+    allowed = _ALLOWED.get(name)
+    if allowed is None:
+        return found or _plain(message)
+    return found if found.startswith(allowed) else f"{allowed}; {found}".removesuffix("; ")
 
 
 def _plain(message: str) -> str:

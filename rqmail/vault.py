@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 from functools import cached_property
 
-from cryptography.fernet import Fernet, InvalidToken
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from rqmail.errors import SettingsError
+from rqmail.scrubbing import keep_secret
 
 _VARIABLE = "RQMAIL_SECRET_KEY"
 
@@ -38,7 +39,18 @@ class SecretBox:
     def decrypt(self, token: str) -> str:
         """Unlock what :meth:`encrypt` made; raises ``SettingsError`` if it was made with another key."""
         try:
-            return self._fernet.decrypt(token.encode()).decode()
+            text = self._fernet.decrypt(token.encode()).decode()
+        except InvalidToken:
+            text = self._decrypt_former(token)
+        keep_secret(text)
+        return text
+
+    def _decrypt_former(self, token: str) -> str:
+        """Unlock what was locked while the key's line end, byte order mark or quotes counted as part of it."""
+        key = self._secret_key or ""
+        former = [key + end for end in ("\n", "\r\n", " ")] + [f"\ufeff{key}", f'"{key}"', f"'{key}'"]
+        try:
+            return MultiFernet([_fernet_of(one) for one in former]).decrypt(token.encode()).decode()
         except InvalidToken:
             raise SettingsError(
                 _VARIABLE, "***", "the key the stored secrets were encrypted with; it was changed since"
@@ -48,8 +60,10 @@ class SecretBox:
     def _fernet(self) -> Fernet:
         if not self._secret_key:
             raise SettingsError(_VARIABLE, None, "at least 16 characters; stored secrets are encrypted with it")
-        # The info text keeps this key apart from any other key that may be derived from the same secret one day.
-        derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"rqmail stored secrets").derive(
-            self._secret_key.encode()
-        )
-        return Fernet(base64.urlsafe_b64encode(derived))
+        return _fernet_of(self._secret_key)
+
+
+def _fernet_of(secret_key: str) -> Fernet:
+    # The info text keeps this key apart from any other key that may be derived from the same secret one day.
+    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"rqmail stored secrets").derive(secret_key.encode())
+    return Fernet(base64.urlsafe_b64encode(derived))

@@ -143,3 +143,109 @@ def test_settings_do_not_change_once_read():
 def test_every_setting_can_be_set_by_its_variable():
     assert Settings.model_config["env_prefix"] == PREFIX
     assert not [name for name, field in Settings.model_fields.items() if field.is_required() or field.alias]
+
+
+CLINGING = ["{}\n", "{}\r\n", "\ufeff{}", "{}\u200b", ' "{}" ', "'{}'\n"]
+
+
+@pytest.mark.parametrize("clinging", CLINGING)
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SENDGRID_API_KEY", "SG.abcdef-_0123456.abcdef"),
+        ("GRAPH_CLIENT_SECRET", "abc~8Q.def"),
+        ("SECRET_KEY", "a key with blanks in it"),
+        ("ADMIN_TOKEN", "0123456789abcdef"),
+        ("GRAPH_CLIENT_ID", "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902"),
+        ("GRAPH_TENANT_ID", "contoso.onmicrosoft.com"),
+        ("GRAPH_BASE_URL", "https://graph.example.org/v1.0"),
+        ("GRAPH_AUTHORITY", "https://login.example.org"),
+        ("SENDGRID_BASE_URL", "https://api.example.org"),
+        ("SENDGRID_FROM", "Contoso <post@contoso.example>"),
+        ("DATABASE_URL", "postgresql://mail:word@db.example.org/mail"),
+        ("REDIS_URL", "redis://:word@cache.example.org:6380/2"),
+        ("WEB_URL", "https://mail.example.org"),
+        ("RATE_PER_MINUTE", 7),
+        ("UNKNOWN_POLICY", "resend"),
+    ],
+)
+def test_what_clings_to_a_setting_is_taken_off(monkeypatch, variable, value, clinging):
+    monkeypatch.setenv(PREFIX + variable, clinging.format(value))
+    read = getattr(load_settings(), variable.lower())
+    assert (read.get_secret_value() if isinstance(read, pydantic.SecretStr) else read) == value
+
+
+@pytest.mark.parametrize("variable", ["CA_BUNDLE", "GRAPH_CERTIFICATE"])
+def test_what_clings_to_the_name_of_a_file_is_taken_off(monkeypatch, tmp_path, variable):
+    (tmp_path / "a file.pem").touch()
+    monkeypatch.setenv(PREFIX + variable, f'"{tmp_path}/a file.pem"\r\n')
+    assert getattr(load_settings(), variable.lower()) == tmp_path / "a file.pem"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("SENDGRID_API_KEY", "SG.abc\ndef", "character 7 is U+000A"),
+        ("SENDGRID_API_KEY", "SG.abc\u200bdef", "U+200B ZERO WIDTH SPACE"),
+        ("GRAPH_CLIENT_SECRET", "abc def", "U+0020 SPACE"),
+        ("SECRET_KEY", "abcdefghijklm\u200bnopqrstu", "U+200B ZERO WIDTH SPACE"),
+        ("GRAPH_CLIENT_ID", "an app", "a GUID such as"),
+        ("GRAPH_TENANT_ID", "contoso", "or a domain such as"),
+        ("GRAPH_BASE_URL", "https://graph.example.org/v1.0 beta", "U+0020 SPACE"),
+        ("GRAPH_BASE_URL", "https://graph.example.org:99999/v1.0", "a number from 1 to 65535"),
+        ("SENDGRID_FROM", "Contoso", "NAME <ADDRESS>"),
+        ("DATABASE_URL", "postgresql://mail:hunter2%zz@db/mail", "% is written %25"),
+        ("DATABASE_URL", "postgresql://mail:hunter2@db:port/mail", "a number from 1 to 65535"),
+        ("DATABASE_URL", "postgresql://mail:hunter2/x@db/mail", "/ is written %2F"),
+        ("DATABASE_URL", "postgresql://mail:hunter2%ff@db/mail", "UTF-8"),
+        ("REDIS_URL", "redis://:hunter2@cache:sixthousand/0", "a number from 1 to 65535"),
+        ("REDIS_URL", "redis://:hunter2@cache:0/0", "a number from 1 to 65535"),
+        ("REDIS_URL", "redis://:hunter2\u200b@cache/0", "U+200B"),
+    ],
+)
+def test_what_is_unfit_inside_a_setting_is_named_and_no_secret_is_repeated(monkeypatch, variable, value, said):
+    monkeypatch.setenv(PREFIX + variable, value)
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    assert refused.value.field == PREFIX + variable
+    assert said in refused.value.allowed
+    for secret in ("hunter2", "SG.abc", "abc def"):
+        assert secret not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://mail:p%40ss%25@a.example:5432,b.example:5433/mail?target_session_attrs=read-write",
+        "postgresql:///mail?host=/var/run/postgresql",
+        "postgresql://mail@%2Fvar%2Frun/mail",
+        "postgresql://mail:word@[::1]:5432/mail",
+    ],
+)
+def test_every_address_that_postgresql_knows_is_taken(monkeypatch, url):
+    monkeypatch.setenv("RQMAIL_DATABASE_URL", url)
+    assert load_settings().database_url == url
+
+
+def test_passwords_in_addresses_are_not_shown_with_the_settings(monkeypatch):
+    monkeypatch.setenv("RQMAIL_DATABASE_URL", "postgresql://mail:hunter2@db/mail")
+    monkeypatch.setenv("RQMAIL_REDIS_URL", "redis://:p%40ssword@cache/0")
+    settings = load_settings()
+    assert "hunter2" not in f"{settings!r} {settings}"
+    assert "ssword" not in f"{settings!r} {settings}"
+    assert set(settings.secrets) == {"hunter2", "p@ssword"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
+def test_a_dot_env_file_of_any_editor_is_read(tmp_path, encoding):
+    (tmp_path / ".env").write_bytes(
+        "RQMAIL_RATE_PER_MINUTE=10\r\nRQMAIL_SENDGRID_FROM='Zoë <z@x.nl>'\r\n".encode(encoding)
+    )
+    settings = load_settings()
+    assert (settings.rate_per_minute, settings.sendgrid_from) == (10, "Zoë <z@x.nl>")
+
+
+def test_a_dot_env_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / ".env").write_bytes(b"\xff\xfea")
+    with pytest.raises(SettingsError, match=r"\.env"):
+        load_settings()

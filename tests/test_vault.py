@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rqmail.errors import SettingsError
+from rqmail.scrubbing import scrubbed
 from rqmail.vault import SecretBox
 
 BOX = SecretBox("a-key-of-16-chars")
@@ -53,3 +54,16 @@ def test_the_key_does_not_show():
     with pytest.raises(SettingsError) as caught:
         BOX.decrypt("nonsense")
     assert "a-key" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["{}\n", "{}\r\n", "\ufeff{}", '"{}"'])
+def test_what_was_locked_while_a_line_end_counted_as_part_of_the_key_still_opens(given):
+    key = "a key that is long enough"
+    stored = SecretBox(given.format(key)).encrypt("a tenant's secret")
+    assert SecretBox(key).decrypt(stored) == "a tenant's secret"
+
+
+def test_what_a_box_has_opened_is_taken_out_of_logs_from_then_on():
+    box = SecretBox("a key that is long enough")
+    box.decrypt(box.encrypt("planted-in-the-vault"))
+    assert scrubbed("say planted-in-the-vault") == "say ***"

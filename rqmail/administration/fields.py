@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
+from rqmail import values
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.models import counts
 from rqmail.models.mailbox import Provider
+from rqmail.values import trimmed
 
 _KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _KEY_ALLOWED = "1 to 64 letters, digits, dots, hyphens and underscores, beginning and ending with a letter or digit"
@@ -37,6 +40,8 @@ def checked_limit(field: str, value: int | None) -> int | None:
     # Not isinstance: True is an int to Python, and no limit to anyone.
     if value is None or (type(value) is int and 0 < value <= _MAX_LIMIT):
         return value
+    if type(value) is int and value > _MAX_LIMIT:
+        raise InvalidInputError(field, value, f"a positive whole number, at most {_MAX_LIMIT:,}")
     raise InvalidInputError(field, value, "a positive whole number, or nothing for the default")
 
 
@@ -54,20 +59,33 @@ def checked_text(field: str, value: object) -> str:
     return value
 
 
-def checked_line(field: str, value: object, longest: int) -> str:
-    """Answer a line of printable text without white space around it, or refuse it."""
-    text = checked_text(field, value).strip()
-    if not text or len(text) > longest or not text.isprintable():
-        raise InvalidInputError(field, value, f"1 to {longest} printable characters")
-    return text
-
-
 def checked_secret(field: str, value: object, longest: int) -> str:
-    """Answer a secret, or refuse it without repeating it."""
+    """Answer a secret that can travel in a header, or refuse it without repeating it."""
+    text = trimmed(checked_text(field, value))
     try:
-        return checked_line(field, value, longest)
-    except InvalidInputError as error:
-        raise InvalidInputError(field, "***", error.allowed) from None
+        if 0 < len(text) <= longest:
+            return values.checked_secret(text)
+    except ValueError as allowed:
+        raise InvalidInputError(field, "***", str(allowed)) from None
+    raise InvalidInputError(field, "***", f"1 to {longest} {values.SECRET_ALLOWED}")
+
+
+def checked_guid(field: str, value: object) -> str:
+    """Answer a GUID, or refuse what is none."""
+    return _checked_id(field, value, values.checked_guid)
+
+
+def checked_entra_tenant(field: str, value: object) -> str:
+    """Answer an Entra tenant, a GUID or a domain, or refuse what is neither."""
+    return _checked_id(field, value, values.checked_entra_tenant)
+
+
+def _checked_id(field: str, value: object, check: Callable[[str], str]) -> str:
+    text = trimmed(checked_text(field, value))
+    try:
+        return check(text)
+    except ValueError as allowed:
+        raise InvalidInputError(field, text[:100], str(allowed)) from None
 
 
 def refuse_while_open(sender: str) -> None:

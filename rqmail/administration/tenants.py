@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from rqmail.administration.fields import (
+    checked_entra_tenant,
+    checked_guid,
     checked_key,
-    checked_line,
     checked_provider,
     checked_secret,
     checked_text,
@@ -21,7 +22,7 @@ from rqmail.models.base import borrowed, transaction
 from rqmail.models.mailbox import Provider, TenantMailSetting
 from rqmail.vault import SecretBox
 
-_MAX_TEXT = {"graph_tenant_id": 128, "graph_client_id": 128, "graph_client_secret": 4096, "sendgrid_api_key": 4096}
+_LONGEST_SECRET = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,11 @@ class Tenants:
             elif name in {"address", "sendgrid_from"}:
                 changes[name] = check_address(checked_text(field, value), field)
             elif name in _SECRETS:
-                changes[_column(name)] = self._box.encrypt(checked_secret(field, value, _MAX_TEXT[name]))
+                changes[_column(name)] = self._box.encrypt(checked_secret(field, value, _LONGEST_SECRET))
+            elif name == "graph_tenant_id":
+                changes[name] = checked_entra_tenant(field, value)
             else:
-                changes[name] = checked_line(field, value, _MAX_TEXT[name])
+                changes[name] = checked_guid(field, value)
         return changes
 
 

@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rqmail.bootstrap import application
 from rqmail.cli.errors import WRONG_USAGE
-from rqmail.cli.parameters import sender, sender_options
+from rqmail.cli.parameters import TextFile, sender, sender_options
 from rqmail.cli.printing import json_option, print_json
 from rqmail.insight.jsonable import as_json
 from rqmail.intake.draft import Draft
@@ -40,8 +40,8 @@ Examples:
 @click.option("--subject", required=True, help="The subject.")
 @click.option("--text", help="The plain text.")
 @click.option("--html", help="The HTML.")
-@click.option("--text-file", type=click.File(encoding="utf-8"), help="Read the text from a file, - for standard input.")
-@click.option("--html-file", type=click.File(encoding="utf-8"), help="Read the HTML from a file, - for standard input.")
+@click.option("--text-file", type=TextFile(), help="Read the text from a file, - for standard input.")
+@click.option("--html-file", type=TextFile(), help="Read the HTML from a file, - for standard input.")
 @click.option("--at", metavar="ISO8601", help="Not before this moment, with its time zone.")
 @click.option("--expires", metavar="ISO8601", help="Give up at this moment.")
 @click.option("--priority", type=click.Choice(["high", "normal", "low"]), default="normal", show_default=True)
@@ -55,8 +55,8 @@ def send(
     subject: str,
     text: str | None,
     html: str | None,
-    text_file: Any,
-    html_file: Any,
+    text_file: str | None,
+    html_file: str | None,
     at: str | None,
     expires: str | None,
     priority: str,
@@ -74,8 +74,8 @@ def send(
         to=to,
         cc=cc,
         bcc=bcc,
-        text=text_file.read() if text_file is not None else text,
-        html=html_file.read() if html_file is not None else html,
+        text=text if text_file is None else text_file,
+        html=html if html_file is None else html_file,
         at=at,
         expires=expires,
         priority=priority,

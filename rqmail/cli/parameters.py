@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
+from rqmail.decoding import decoded
+from rqmail.values import trimmed
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -62,7 +65,22 @@ def sender(mailbox: str | None, tenant: str | None) -> str:
 
 def secret_from(path: str | None) -> str | None:
     """Read a secret from a file, or from standard input for ``-``: on the command line everybody could see it."""
-    if path is None:
-        return None
-    text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    return text.strip()
+    return None if path is None else trimmed(decoded(read_bytes(path)))
+
+
+def read_bytes(path: str) -> bytes:
+    """Read a file, or standard input for ``-``; what cannot be read is wrong usage."""
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be read: {error.strerror or type(error).__name__}.") from None
+
+
+class TextFile(click.ParamType[str]):
+    """A text file, or ``-`` for standard input, in UTF-8, UTF-16 or Windows-1252; its contents are the value."""
+
+    name = "file"
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> str:
+        """Read the file."""
+        return decoded(read_bytes(str(value)))

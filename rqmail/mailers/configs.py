@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from rqmail.values import trimmed
 
 
 class SystemMailboxConfig(Protocol):
@@ -71,3 +74,35 @@ class TenantMailConfig(Protocol):
     def sendgrid_from(self) -> str | None:
         """The sender at SendGrid, as ``name <address>`` or an address alone."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTenant:
+    """A tenant's setting as it is used: without what clung to its values when they were stored."""
+
+    key: str
+    provider: str
+    address: str | None
+    graph_tenant_id: str | None
+    graph_client_id: str | None
+    graph_client_secret: str | None = field(repr=False)
+    sendgrid_api_key: str | None = field(repr=False)
+    sendgrid_from: str | None
+
+
+def read_tenant(config: TenantMailConfig) -> ReadTenant:
+    """Answer a tenant's setting with every value trimmed; one of which nothing is left counts as not set."""
+    return ReadTenant(
+        key=config.key,
+        provider=config.provider.strip(),
+        address=_read(config.address),
+        graph_tenant_id=_read(config.graph_tenant_id),
+        graph_client_id=_read(config.graph_client_id),
+        graph_client_secret=_read(config.graph_client_secret),
+        sendgrid_api_key=_read(config.sendgrid_api_key),
+        sendgrid_from=_read(config.sendgrid_from),
+    )
+
+
+def _read(value: str | None) -> str | None:
+    return None if value is None else trimmed(value) or None

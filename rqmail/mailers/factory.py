@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from rqmail.clock import Clock, utc_now
 from rqmail.errors import InvalidInputError, MailAuthError
 from rqmail.mailers.base import Address, Mail, Mailer, Receipt
-from rqmail.mailers.configs import SystemMailboxConfig, TenantMailConfig
+from rqmail.mailers.configs import ReadTenant, SystemMailboxConfig, TenantMailConfig, read_tenant
 from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.graph.http import GraphHttp
 from rqmail.mailers.graph.mailbox import GraphMailbox
@@ -27,6 +27,7 @@ from rqmail.mailers.sendgrid import SendGridMailer
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits, resolve_limits
 from rqmail.settings import LOOPBACK_HOSTS, Settings
+from rqmail.values import checked_line, checked_secret, trimmed
 
 _MOST_MAILERS = 4096
 _MOST_TOKEN_SOURCES = 512
@@ -39,13 +40,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class UnconfiguredMailer:
-    """Stands where a mailer cannot be built: every send says which setting is missing."""
+    """Stands where a mailer cannot be built: every send says which setting is missing or not usable."""
 
-    missing: str
+    problem: str
 
     def send(self, mail: Mail) -> Receipt:
-        """Raise ``MailAuthError`` naming what is missing."""
-        raise MailAuthError(f"Mail cannot be sent: {self.missing} is not set")
+        """Raise ``MailAuthError`` naming the setting: the sender is paused, and its mail waits for the correction."""
+        raise MailAuthError(f"Mail cannot be sent: {self.problem}")
 
 
 class MailerFactory:
@@ -74,8 +75,9 @@ class MailerFactory:
         self._mailers: _Kept[Mailer] = _Kept(_MOST_MAILERS)
         self._token_sources: _Kept[GraphTokenSource] = _Kept(_MOST_TOKEN_SOURCES)
 
-    def get_mailer(self, tenant: TenantMailConfig | None = None) -> Mailer:
+    def get_mailer(self, config: TenantMailConfig | None = None) -> Mailer:
         """Answer the mailer of a tenant as its provider says; of no tenant, the default one."""
+        tenant = None if config is None else read_tenant(config)
         if tenant is None or tenant.provider == "default":
             return self._mailers.get("default", "", self._build_default)
         if tenant.provider == "sendgrid":
@@ -93,8 +95,9 @@ class MailerFactory:
         fingerprint = _hash(mailbox.address, mailbox.rate_limit_per_minute, mailbox.rate_limit_recipients_per_day)
         return self._mailers.get(f"mailbox {mailbox.key}", fingerprint, lambda: self._build_system_graph(mailbox))
 
-    def get_graph_mailbox(self, tenant: TenantMailConfig) -> GraphMailbox | None:
+    def get_graph_mailbox(self, config: TenantMailConfig) -> GraphMailbox | None:
         """Answer the read side of a tenant's mailbox; ``None`` where its mail does not go through Graph."""
+        tenant = read_tenant(config)
         app = self._app_of(tenant)
         if tenant.provider != "microsoft-graph" or not tenant.address or isinstance(app, UnconfiguredMailer):
             return None
@@ -103,7 +106,7 @@ class MailerFactory:
     def get_graph_mailbox_for_system_mailbox(self, mailbox: SystemMailboxConfig) -> GraphMailbox | None:
         """Answer the read side of a system mailbox; ``None`` while Graph is not configured."""
         app = self._own_app()
-        return None if isinstance(app, UnconfiguredMailer) else self._graph_mailbox(app, mailbox.address)
+        return None if isinstance(app, UnconfiguredMailer) else self._graph_mailbox(app, trimmed(mailbox.address))
 
     def limits_for_system_mailbox(self, mailbox: SystemMailboxConfig) -> RateLimits:
         """Answer the limits that hold for a system mailbox: its overrides, else the settings' defaults."""
@@ -120,30 +123,35 @@ class MailerFactory:
 
     def _build_default(self) -> Mailer:
         if self._settings.sendgrid_api_key is None:
-            return UnconfiguredMailer("RQMAIL_SENDGRID_API_KEY")
+            return UnconfiguredMailer("RQMAIL_SENDGRID_API_KEY is not set")
         if not self._settings.sendgrid_from:
-            return UnconfiguredMailer("RQMAIL_SENDGRID_FROM")
+            return UnconfiguredMailer("RQMAIL_SENDGRID_FROM is not set")
         return self._sendgrid(self._settings.sendgrid_api_key.get_secret_value(), self._settings.sendgrid_from)
 
-    def _build_sendgrid(self, tenant: TenantMailConfig) -> Mailer:
+    def _build_sendgrid(self, tenant: ReadTenant) -> Mailer:
         if not tenant.sendgrid_api_key:
-            return UnconfiguredMailer(f"sendgridApiKey of tenant {tenant.key}")
+            return UnconfiguredMailer(f"sendgridApiKey of tenant {tenant.key} is not set")
         sender = tenant.sendgrid_from or tenant.address
         if not sender:
-            return UnconfiguredMailer(f"sendgridFrom of tenant {tenant.key}")
+            return UnconfiguredMailer(f"sendgridFrom of tenant {tenant.key} is not set")
+        unfit = _unfit("sendgridApiKey", tenant, tenant.sendgrid_api_key) or _unfit_address(
+            "sendgridFrom", tenant, sender
+        )
+        if unfit:
+            return unfit
         return self._sendgrid(tenant.sendgrid_api_key, sender)
 
-    def _build_tenant_graph(self, tenant: TenantMailConfig) -> Mailer:
+    def _build_tenant_graph(self, tenant: ReadTenant) -> Mailer:
         if not tenant.address:
-            return UnconfiguredMailer(f"address of tenant {tenant.key}")
-        app = self._app_of(tenant)
+            return UnconfiguredMailer(f"address of tenant {tenant.key} is not set")
+        app = _unfit_address("address", tenant, tenant.address) or self._app_of(tenant)
         return app if isinstance(app, UnconfiguredMailer) else self._graph(app, tenant.address, self._default_limits())
 
     def _build_system_graph(self, mailbox: SystemMailboxConfig) -> Mailer:
         app = self._own_app()
         if isinstance(app, UnconfiguredMailer):
             return app
-        return self._graph(app, mailbox.address, self.limits_for_system_mailbox(mailbox))
+        return self._graph(app, trimmed(mailbox.address), self.limits_for_system_mailbox(mailbox))
 
     def _sendgrid(self, api_key: str, sender: str) -> Mailer:
         name, address = parseaddr(sender)
@@ -180,11 +188,11 @@ class MailerFactory:
     def _own_app(self) -> EntraApp | UnconfiguredMailer:
         settings = self._settings
         if not settings.graph_tenant_id:
-            return UnconfiguredMailer("RQMAIL_GRAPH_TENANT_ID")
+            return UnconfiguredMailer("RQMAIL_GRAPH_TENANT_ID is not set")
         if not settings.graph_client_id:
-            return UnconfiguredMailer("RQMAIL_GRAPH_CLIENT_ID")
+            return UnconfiguredMailer("RQMAIL_GRAPH_CLIENT_ID is not set")
         if settings.graph_client_secret is None and settings.graph_certificate is None:
-            return UnconfiguredMailer("RQMAIL_GRAPH_CLIENT_SECRET (or RQMAIL_GRAPH_CERTIFICATE)")
+            return UnconfiguredMailer("RQMAIL_GRAPH_CLIENT_SECRET (or RQMAIL_GRAPH_CERTIFICATE) is not set")
         secret = settings.graph_client_secret
         return EntraApp(
             authority=settings.graph_authority,
@@ -194,16 +202,23 @@ class MailerFactory:
             certificate=settings.graph_certificate,
         )
 
-    def _app_of(self, tenant: TenantMailConfig) -> EntraApp | UnconfiguredMailer:
+    def _app_of(self, tenant: ReadTenant) -> EntraApp | UnconfiguredMailer:
         """Answer the app a tenant sends with: its own, or ours, in its own Entra tenant if it names one."""
+        unfit = (
+            _unfit("graphTenantId", tenant, tenant.graph_tenant_id)
+            or _unfit("graphClientId", tenant, tenant.graph_client_id)
+            or _unfit("graphClientSecret", tenant, tenant.graph_client_secret)
+        )
+        if unfit:
+            return unfit
         if tenant.graph_client_id or tenant.graph_client_secret:
             if not tenant.graph_client_id:
-                return UnconfiguredMailer(f"graphClientId of tenant {tenant.key}")
+                return UnconfiguredMailer(f"graphClientId of tenant {tenant.key} is not set")
             if not tenant.graph_client_secret:
-                return UnconfiguredMailer(f"graphClientSecret of tenant {tenant.key}")
+                return UnconfiguredMailer(f"graphClientSecret of tenant {tenant.key} is not set")
             entra_tenant = tenant.graph_tenant_id or self._settings.graph_tenant_id
             if not entra_tenant:
-                return UnconfiguredMailer(f"graphTenantId of tenant {tenant.key}")
+                return UnconfiguredMailer(f"graphTenantId of tenant {tenant.key} is not set")
             return EntraApp(
                 self._settings.graph_authority, entra_tenant, tenant.graph_client_id, tenant.graph_client_secret
             )
@@ -234,6 +249,23 @@ class _Kept(Generic[T]):
             return kept[1]
 
 
+def _unfit(field: str, tenant: ReadTenant, value: str | None) -> UnconfiguredMailer | None:
+    """Answer the mailer that names a stored value in which something unfit is left, ``None`` for a good one."""
+    try:
+        checked_secret(value or "")
+    except ValueError as allowed:
+        return UnconfiguredMailer(f"{field} of tenant {tenant.key} is not usable; allowed: {allowed}")
+    return None
+
+
+def _unfit_address(field: str, tenant: ReadTenant, value: str) -> UnconfiguredMailer | None:
+    try:
+        checked_line(value, "an address on one line")
+    except ValueError as allowed:
+        return UnconfiguredMailer(f"{field} of tenant {tenant.key} is not usable; allowed: {allowed}")
+    return None
+
+
 def graph_scope(base_url: str) -> str:
     """Answer the scope that asks Entra for every permission the app has on the Graph behind ``base_url``."""
     parts = urlsplit(base_url)
@@ -261,7 +293,7 @@ def _entra_transport(settings: Settings) -> Transport:
     )
 
 
-def _fingerprint_of_tenant(tenant: TenantMailConfig) -> str:
+def _fingerprint_of_tenant(tenant: ReadTenant) -> str:
     return _hash(
         tenant.provider,
         tenant.address,

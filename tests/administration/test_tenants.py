@@ -7,6 +7,7 @@ from rqmail.errors import InvalidInputError, SettingsError
 from rqmail.models.mailbox import TenantMailSetting
 from rqmail.vault import SecretBox
 
+APP = "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902"
 BOX = SecretBox("a key for the tests, long enough")
 
 
@@ -20,21 +21,21 @@ def test_secrets_are_stored_encrypted_and_only_ever_shown_as_set(tenants):
         "acme",
         "microsoft-graph",
         address="post@acme.nl",
-        graph_tenant_id="t",
-        graph_client_id="c",
-        graph_client_secret="hunter2 hunter2",
+        graph_tenant_id="5a4db0c5-7e4a-4a7e-9c1d-2b6f0a5e1c01",
+        graph_client_id=APP,
+        graph_client_secret="hunter2~hunter2",
     )
     assert view.has_graph_client_secret
     assert not view.has_sendgrid_api_key
     assert "hunter2" not in repr(view)
     stored = TenantMailSetting.get_by_id("acme").graph_client_secret_encrypted
     assert "hunter2" not in stored
-    assert BOX.decrypt(stored) == "hunter2 hunter2"
+    assert BOX.decrypt(stored) == "hunter2~hunter2"
 
 
 def test_a_wrong_secret_is_not_repeated_in_the_error(tenants):
     with pytest.raises(InvalidInputError) as refused:
-        tenants.add("acme", graph_client_secret="hunter2\x00")
+        tenants.add("acme", graph_client_secret="hunter2\x00x")
     assert "hunter2" not in str(refused.value)
 
 
@@ -52,9 +53,14 @@ def test_a_tenants_field_left_out_keeps_its_value_and_none_clears_it(tenants):
         ({"provider": "microsoft-graph"}, "address"),
         ({"provider": "sendgrid"}, "sendgridFrom"),
         ({"address": "acme"}, "address"),
-        ({"graph_client_id": "c"}, "graphClientSecret"),
+        ({"graph_client_id": APP}, "graphClientSecret"),
         ({"graph_client_secret": "s"}, "graphClientId"),
         ({"graph_tenant_id": "x" * 129}, "graphTenantId"),
+        ({"graph_tenant_id": "contoso"}, "graphTenantId"),
+        ({"graph_client_id": "an-app", "graph_client_secret": "s"}, "graphClientId"),
+        ({"graph_client_id": APP, "graph_client_secret": "s s"}, "graphClientSecret"),
+        ({"sendgrid_api_key": "SG.a\u200bb"}, "sendgridApiKey"),
+        ({"sendgrid_api_key": "\n"}, "sendgridApiKey"),
         ({"colour": "red"}, "colour"),
     ],
 )
@@ -68,4 +74,19 @@ def test_a_tenant_with_which_no_mail_could_leave_is_refused(tenants, fields, fie
 def test_without_a_key_no_secret_is_taken(database, clock):
     tenants = Tenants(clock, SecretBox(None))
     with pytest.raises(SettingsError, match="RQMAIL_SECRET_KEY"):
-        tenants.add("acme", graph_client_id="c", graph_client_secret="s")
+        tenants.add("acme", graph_client_id=APP, graph_client_secret="s")
+
+
+@pytest.mark.parametrize("clinging", ["{}\n", "\ufeff{}", " {}\u200b", '"{}"'])
+def test_what_clings_to_a_tenants_values_is_taken_off_before_they_are_stored(tenants, clinging):
+    given = {
+        "graph_tenant_id": "contoso.onmicrosoft.com",
+        "graph_client_id": APP,
+        "graph_client_secret": "hunter2~x",
+        "sendgrid_api_key": "SG.x",
+    }
+    view = tenants.add("acme", **{name: clinging.format(value) for name, value in given.items()})
+    stored = TenantMailSetting.get_by_id("acme")
+    assert (view.graph_tenant_id, view.graph_client_id) == ("contoso.onmicrosoft.com", APP)
+    assert BOX.decrypt(stored.graph_client_secret_encrypted) == "hunter2~x"
+    assert BOX.decrypt(stored.sendgrid_api_key_encrypted) == "SG.x"

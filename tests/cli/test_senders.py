@@ -33,10 +33,10 @@ def test_a_mailbox_is_paused_explained_and_resumed(run, run_json):
 
 def test_a_secret_is_read_from_a_file_or_standard_input_and_never_shown(run, run_json, tmp_path):
     file = tmp_path / "secret"
-    file.write_text("hunter2 hunter2\n")
+    file.write_text("hunter2~hunter2\n")
     added = run(
         "tenant", "add", "acme", "--provider", "microsoft-graph", "--address", "post@acme.nl",
-        "--graph-client-id", "id", "--graph-client-secret-file", file, "--json",
+        "--graph-client-id", "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902", "--graph-client-secret-file", file, "--json",
     )  # fmt: skip
     assert added.exit_code == 0
     assert "hunter2" not in added.output

@@ -51,17 +51,22 @@ def test_ctrl_c_leaves_no_process_behind_and_a_second_run_is_refused(tmp_path):
             os.kill(pid, 0)
 
 
+MINE = "0f3d7a52-77aa-4a0c-8f1e-5b1d0c9e7a11"
+
+
 @pytest.mark.parametrize(
     ("client", "secret", "expected"),
     [
         (None, None, False),
-        ("mine", None, False),
-        ("mine", "s", True),
+        (MINE, None, False),
+        (MINE, "s", True),
         (SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, False),
     ],
 )
 def test_the_real_graph_is_taken_only_with_an_app_of_ones_own(client, secret, expected):
-    settings = load_settings(graph_tenant_id="t", graph_client_id=client, graph_client_secret=secret)
+    settings = load_settings(
+        graph_tenant_id="contoso.onmicrosoft.com", graph_client_id=client, graph_client_secret=secret
+    )
     assert is_real_graph(settings) is expected
 
 

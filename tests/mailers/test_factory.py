@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from mailers.servers import Script, serving
 from rqmail.errors import InvalidInputError, MailAuthError
+from rqmail.mailers.configs import read_tenant
 from rqmail.mailers.factory import MailerFactory, UnconfiguredMailer, graph_scope
 from rqmail.mailers.rate_limited import RateLimitedGraphMailer
 from rqmail.mailers.sendgrid import SendGridMailer
@@ -34,7 +36,10 @@ class Tenant:
     sendgrid_from: str | None = None
 
 
-GRAPH = {"graph_tenant_id": "t", "graph_client_id": "c", "graph_client_secret": "own-secret"}
+OUR_TENANT = "5a4db0c5-7e4a-4a7e-9c1d-2b6f0a5e1c01"
+OUR_APP = "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902"
+GRAPH = {"graph_tenant_id": OUR_TENANT, "graph_client_id": OUR_APP, "graph_client_secret": "own-secret"}
+OWN_APP = {"graph_tenant_id": "theirs.example", "graph_client_id": "their-app", "graph_client_secret": "s2~x"}
 SENDGRID = {"sendgrid_api_key": "SG.own-key", "sendgrid_from": "Contoso <noreply@contoso.example>"}
 NOTHING = dict.fromkeys([*GRAPH, *SENDGRID, "graph_certificate", "ca_bundle"], "")
 
@@ -181,15 +186,15 @@ def test_a_tenants_missing_field_is_named_by_every_send(factory, mail, tenant, n
 
 
 def test_a_tenant_without_an_app_of_its_own_uses_ours_in_its_own_entra_tenant(factory):
-    app = factory._app_of(Tenant(graph_tenant_id="theirs"))
+    app = factory._app_of(read_tenant(Tenant(graph_tenant_id="theirs")))
 
-    assert (app.tenant_id, app.client_id, app.client_secret) == ("theirs", "c", "own-secret")
+    assert (app.tenant_id, app.client_id, app.client_secret) == ("theirs", OUR_APP, "own-secret")
 
 
 def test_our_secret_is_never_used_for_an_app_that_is_not_ours(factory):
-    app = factory._app_of(Tenant(graph_client_id="c2", graph_client_secret="s2"))
+    app = factory._app_of(read_tenant(Tenant(graph_client_id="c2", graph_client_secret="s2")))
 
-    assert (app.tenant_id, app.client_id, app.client_secret, app.certificate) == ("t", "c2", "s2", None)
+    assert (app.tenant_id, app.client_id, app.client_secret, app.certificate) == (OUR_TENANT, "c2", "s2", None)
 
 
 def test_mailboxes_of_one_app_share_one_token_source(factory):
@@ -220,7 +225,43 @@ def test_the_scope_is_that_of_the_graph_in_use(base_url, scope):
 
 
 def test_no_secret_shows_when_a_sender_is_printed(factory):
-    app = factory._app_of(Tenant(graph_client_id="c2", graph_client_secret="s2-secret"))
+    app = factory._app_of(read_tenant(Tenant(graph_client_id="c2", graph_client_secret="s2-secret")))
     for thing in (app, factory._own_app(), factory.get_mailer(), factory.get_mailer(Tenant()), factory):
         for secret in ("own-secret", "SG.own-key", "s2-secret"):
             assert secret not in repr(thing)
+
+
+@pytest.mark.parametrize("clinging", ["{}\n", "\ufeff{}", "{}\u200b", '"{}"'])
+def test_what_clings_to_a_value_that_was_stored_before_is_taken_off_when_it_is_read(factory, clinging, mail, transport):
+    stored = {name: clinging.format(value) for name, value in OWN_APP.items()}
+    app = factory._app_of(read_tenant(Tenant(**stored)))
+    assert (app.tenant_id, app.client_id, app.client_secret) == tuple(OWN_APP.values())
+
+    script = Script([(202, {}, b"")])
+    with serving(script) as url:
+        senders = factory_with(transport, sendgrid_base_url=url)
+        senders.get_mailer(
+            Tenant(
+                provider="sendgrid", sendgrid_api_key=clinging.format("SG.key"), sendgrid_from=clinging.format("a@b.nl")
+            )
+        ).send(mail)
+    assert script.asked[0].headers["Authorization"] == "Bearer SG.key"
+    assert script.asked[0].json()["from"] == {"email": "a@b.nl"}
+
+
+@pytest.mark.parametrize(
+    ("tenant", "named"),
+    [
+        (Tenant(graph_client_id="c2\u200bx", graph_client_secret="s2"), "graphClientId of tenant acme.*U\\+200B"),
+        (Tenant(graph_client_id="c2", graph_client_secret="hun\nter2"), "graphClientSecret of tenant acme.*U\\+000A"),
+        (Tenant(graph_tenant_id="t 2"), "graphTenantId of tenant acme.*U\\+0020"),
+        (Tenant(address="mail\u200b@acme.example"), "address of tenant acme.*U\\+200B"),
+        (Tenant(provider="sendgrid", sendgrid_api_key="SG.hun\nter2"), "sendgridApiKey of tenant acme.*U\\+000A"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_unfit_inside_a_stored_value_is_named_by_every_send_and_not_repeated(factory, mail, tenant, named):
+    with pytest.raises(MailAuthError, match=named) as refused:
+        factory.get_mailer(tenant).send(mail)
+    assert "ter2" not in str(refused.value)
+    assert factory.get_graph_mailbox(tenant) is None or tenant.address != Tenant.address

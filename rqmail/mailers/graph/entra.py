@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import msal
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from cryptography.x509 import load_pem_x509_certificate
 from msal.exceptions import MsalError
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from rqmail.clock import Clock
 from rqmail.errors import MailAuthError, MailError, MailThrottledError, MailTransientError
+from rqmail.mailers.graph.certificate import read_certificate
 from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.http.failures import error_for_exception
 from rqmail.mailers.http.retry_after import parse_retry_after
@@ -66,7 +66,7 @@ class Entra:
         try:
             application = msal.ConfidentialClientApplication(
                 self._app.client_id,
-                client_credential=_credential(self._app),
+                client_credential=_credential(self._app, self._clock()),
                 authority=f"{self._app.authority}/{quote(self._app.tenant_id, safe='')}",
                 instance_discovery=False,
                 http_client=http,
@@ -176,26 +176,11 @@ class _MsalAnswer:
         self.headers = dict(answer.headers)
 
 
-def _credential(app: EntraApp) -> str | dict[str, str]:
+def _credential(app: EntraApp, now: datetime) -> str | dict[str, str]:
     if app.certificate is None:
         return app.client_secret or ""
-    try:
-        pem = app.certificate.read_text(encoding="ascii")
-        credential = {
-            "private_key": "\n".join(_blocks(pem, "[A-Z ]*PRIVATE KEY")),
-            "public_certificate": "\n".join(_blocks(pem, "CERTIFICATE")),
-        }
-        load_pem_private_key(credential["private_key"].encode(), password=None)
-        load_pem_x509_certificate(credential["public_certificate"].encode())
-    except (OSError, ValueError, TypeError):
-        raise MailAuthError(
-            "RQMAIL_GRAPH_CERTIFICATE is not a readable PEM file with an unencrypted private key and its certificate"
-        ) from None
-    return credential
-
-
-def _blocks(pem: str, label: str) -> list[str]:
-    return [match.group(0) for match in re.finditer(rf"-----BEGIN ({label})-----.*?-----END \1-----", pem, re.DOTALL)]
+    found = read_certificate(app.certificate, now)
+    return {"private_key": found.private_key, "public_certificate": found.certificate}
 
 
 def _granted(result: Any) -> GrantedToken | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
-_ADDRESS = re.compile(r"[^\s<>\"'(),;:]+@[^\s<>\"'(),;:]+")
+from rqmail.scrubbing import scrubbed, without_addresses
 
 
 def one_line(text: str) -> str:
-    """Answer the text on one line, at most 200 characters long and without mail addresses."""
-    return _ADDRESS.sub("<address>", " ".join(text.split()))[:200]
+    """Answer the text on one line, at most 200 characters long and without secrets and mail addresses."""
+    return without_addresses(scrubbed(" ".join(text.split())))[:200]

@@ -16,7 +16,7 @@ def acme(client: FlaskClient) -> str:
         "key": "acme",
         "provider": "microsoft-graph",
         "address": "info@acme.example",
-        "graphClientId": "an-app",
+        "graphClientId": "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902",
         **SECRETS,
     }
     assert client.post("/admin/tenants", json=body).status_code == 201
@@ -28,7 +28,7 @@ def test_no_answer_and_no_audit_line_holds_a_secret(client: FlaskClient, acme: s
         client.get(acme).text,
         client.get("/admin/tenants").text,
         client.put(acme, json={"sendgridApiKey": "SG.very-secret-too"}).text,
-        client.put(acme, json={"sendgridApiKey": "SG.very-secret\n"}).text,
+        client.put(acme, json={"sendgridApiKey": "SG.very-secret\nx"}).text,
         client.put(acme, json={"sendgridApiKey": ["very-secret"]}).text,
         client.get("/admin/audit").text,
         client.get(f"{acme}/budget").text,
@@ -52,7 +52,7 @@ def test_a_field_left_out_keeps_its_value(client: FlaskClient, acme: str) -> Non
     assert client.put(acme, json={"address": "post@acme.example"}).status_code == 200
     shown = client.get(acme).json
     assert (shown["provider"], shown["address"], shown["graphClientId"]) == (
-        "microsoft-graph", "post@acme.example", "an-app",
+        "microsoft-graph", "post@acme.example", "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902",
     )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ class Day:
                 (
                     "gemeente-aalst",
                     "microsoft-graph",
-                    {"address": "post@aalst.example", "graph_tenant_id": "b1946ac9-2492"},
+                    {"address": "post@aalst.example", "graph_tenant_id": "b1946ac9-2492-4d23-8b65-3f1c5a7e9d02"},
                 ),
                 (
                     "bakkerij-bloem",
@@ -135,7 +135,7 @@ class Day:
         ):
             add = partial(tenants.add, key, provider, **fields)
             self.at(partial(self.audited, "admin", "tenant.add", f"tenant:{key}", add), days=5, minutes=-9 * number)
-        secret = {"graph_client_id": "0f3d7a52-77aa-4a0c", "graph_client_secret": "not shown"}
+        secret = {"graph_client_id": "0f3d7a52-77aa-4a0c-8f1e-5b1d0c9e7a11", "graph_client_secret": "not-shown"}
         self.at(
             lambda: self.audited(
                 "sanne",

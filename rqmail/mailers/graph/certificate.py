@@ -1,0 +1,107 @@
+"""The certificate our app proves itself with: found in a PEM file as openssl, Windows and people write them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.x509 import Certificate, load_pem_x509_certificate
+
+from rqmail.decoding import decoded
+from rqmail.errors import MailAuthError
+
+_BLOCK = re.compile(r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----.*?-----END (?P=label)-----", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class AppCertificate:
+    """A private key and the certificate that belongs to it, both as PEM, with the day on which it ends."""
+
+    private_key: str = field(repr=False)
+    certificate: str
+    valid_until: datetime
+
+
+def read_certificate(file: Path, now: datetime) -> AppCertificate:
+    """Find the private key and its certificate in ``file``, whatever else is in it.
+
+    Text between the blocks (openssl's "Bag Attributes"), a byte order mark and certificates of others are passed over;
+    of several certificates of the key the one valid longest is taken. Raises ``MailAuthError`` with what is wrong.
+    """
+    try:
+        text = decoded(file.read_bytes())
+    except OSError as error:
+        raise _unusable(f"cannot be read ({type(error).__name__})") from None
+    blocks = [(match["label"], match[0].replace("\r\n", "\n")) for match in _BLOCK.finditer(text)]
+    if not blocks:
+        raise _unusable(
+            "is not PEM (text with BEGIN and END lines); openssl pkcs12 -in FILE.pfx -nodes -out FILE.pem makes that"
+        )
+    key, key_pem = _private_key([pem for label, pem in blocks if label.endswith("PRIVATE KEY")])
+    certificate, certificate_pem = _belonging(
+        key, [pem for label, pem in blocks if label in {"CERTIFICATE", "X509 CERTIFICATE"}]
+    )
+    if certificate.not_valid_before_utc > now:
+        raise _unusable(
+            f"holds a certificate that is not valid before {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+        )
+    if certificate.not_valid_after_utc < now:
+        raise _unusable(f"holds a certificate that expired on {certificate.not_valid_after_utc:%Y-%m-%d}")
+    return AppCertificate(key_pem, certificate_pem, certificate.not_valid_after_utc)
+
+
+def _private_key(blocks: list[str]) -> tuple[RSAPrivateKey, str]:
+    if not blocks:
+        raise _unusable("holds no private key; put the key and its certificate into one file")
+    problems = []
+    for pem in blocks:
+        if "ENCRYPTED" in pem:
+            problems.append("holds an encrypted private key; openssl pkey -in FILE writes it without a password")
+            continue
+        try:
+            key = load_pem_private_key(pem.encode("ascii", errors="replace"), password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            problems.append("holds a private key that cannot be read: it is damaged or cut off")
+            continue
+        if isinstance(key, RSAPrivateKey):
+            return key, pem
+        kind = type(key).__name__.removeprefix("_").removesuffix("PrivateKey")
+        problems.append(
+            f"holds a private key of the kind {kind.replace('EllipticCurve', 'EC')}; Microsoft Entra takes RSA"
+        )
+    raise _unusable(problems[0])
+
+
+def _belonging(key: RSAPrivateKey, blocks: list[str]) -> tuple[Certificate, str]:
+    """Answer the certificate of the key that is valid longest."""
+    if not blocks:
+        raise _unusable("holds no certificate; put the key and its certificate into one file")
+    public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    found: list[tuple[Certificate, str]] = []
+    readable = 0
+    for pem in blocks:
+        try:
+            certificate = load_pem_x509_certificate(pem.encode("ascii", errors="replace"))
+            its_key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            continue
+        readable += 1
+        if its_key == public:
+            found.append((certificate, pem))
+    if not readable:
+        raise _unusable("holds a certificate that cannot be read: it is damaged or cut off")
+    if not found:
+        which = "a private key to which its certificate does not belong"
+        if readable > 1:
+            which = f"a private key to which none of its {readable} certificates belongs"
+        raise _unusable(f"holds {which}")
+    return max(found, key=lambda one: one[0].not_valid_after_utc)
+
+
+def _unusable(why: str) -> MailAuthError:
+    return MailAuthError(f"RQMAIL_GRAPH_CERTIFICATE {why}")

@@ -1,0 +1,73 @@
+"""Secrets and addresses in whatever is written."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from rqmail.scrubbing import keep_secret, scrubbed, scrubbed_event, scrubbed_value, without_addresses
+
+
+def test_a_known_secret_is_taken_out_however_it_is_written():
+    keep_secret("pl%nted/secret\nwith a line end")
+    forms = (
+        "pl%nted/secret\nwith a line end",
+        r"pl%nted/secret\nwith a line end",
+        "pl%25nted%2Fsecret%0Awith%20a%20line%20end",
+        "pl%25nted%2Fsecret%0Awith+a+line+end",
+    )
+    for written in forms:
+        assert scrubbed(f"x {written} y") == "x *** y"
+
+
+def test_a_short_secret_is_taken_out_as_a_word_and_names_of_events_stay():
+    keep_secret("letter")
+    assert scrubbed("letter and letters") == "*** and letters"
+    keep_secret("mail")
+    assert scrubbed_event("mail.rateLimit.deferred") == "mail.rateLimit.deferred"
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        ("Authorization: Bearer abcdef.gh", "Authorization: Bearer ***"),
+        ("{'Authorization': 'Bearer abc-def-9', 'X': 1}", "{'Authorization': 'Bearer ***', 'X': 1}"),
+        ("Invalid header value b'Bearer abcdefgh\\n'", "Invalid header value b'Bearer ***\\n'"),
+        ("authorization=Basic dXNlcjpwdw==", "authorization=Basic ***"),
+        ("client_id=x&client_secret=abc~d&scope=y", "client_id=x&client_secret=***&scope=y"),
+        ('{"access_token": "abc", "expires_in": 3599}', '{"access_token": "***", "expires_in": 3599}'),
+        ("key SG.aaaaaaaaaaaa.bbbbbbbbbbbbbb", "key ***"),
+        ("token eyJhbGciOi.eyJpc3MiOi.abc_-9", "token ***"),
+        ("redis://:hunter2@127.0.0.1:6379/0", "redis://:***@127.0.0.1:6379/0"),
+        ("postgresql://mail:hunter2@db.example.org/mail", "postgresql://mail:***@db.example.org/mail"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nx", "***\nx"),
+        ("the bearer of this note", "the bearer of this note"),
+        ("Nothing was sent.", "Nothing was sent."),
+    ],
+)
+def test_what_looks_like_a_secret_is_taken_out(written, left):
+    assert scrubbed(written) == left
+
+
+def test_addresses_are_taken_out_and_what_only_looks_like_one_stays():
+    assert without_addresses("To: Zoë <zoe@example.org>, jan@x.nl; /users/a%40b.nl/x") == (
+        "To: Zoë <<address>>, <address>; /users/<address>/x"
+    )
+    assert without_addresses("    @property\nredis://:***@host:1/0") == "    @property\nredis://:***@host:1/0"
+
+
+def test_values_of_any_kind_are_scrubbed():
+    keep_secret("planted-secret-value")
+    told = scrubbed_value({"a": ["planted-secret-value", 7, None], "e": ValueError("planted-secret-value x@y.nl")})
+    assert told == {"a": ["***", 7, None], "e": "ValueError('*** <address>')"}
+
+
+@pytest.mark.parametrize("text", ["a" * 200_000 + " @", "a.a-" * 50_000 + " @", "Bearer " * 30_000, "x@" * 100_000])
+def test_a_long_text_takes_no_longer_than_it_is_long(text):
+    def seconds(piece):
+        began = time.process_time()
+        scrubbed_value(piece)
+        return time.process_time() - began
+
+    assert seconds(text) < 0.05 + 12 * max(seconds(text[: len(text) // 4]), 0.002)

@@ -40,6 +40,7 @@ COMMANDS = {
     "sandbox": Place("sandbox", "sandbox", "Serve a stand-in for Microsoft Graph and Entra.", "local"),
     "doctor": Place("operation", "doctor", "Check everything mail needs, and say what to do."),
     "purge": Place("operation", "purge", "Delete messages that came to their end long ago."),
+    "completion": Place("completion", "completion", "Print what completes commands in your shell."),
 }
 
 

@@ -30,7 +30,16 @@ def list_(*, json_: bool) -> None:
     if json_:
         print_json(views)
         return
-    shown = table("key", "address", "per minute", "recipients/day", "paused", right=("per minute", "recipients/day"))
+    shown = table(
+        "key",
+        "address",
+        "per minute",
+        "recipients/day",
+        "paused",
+        right=("per minute", "recipients/day"),
+        folds=("address", "paused"),
+        drops=("paused", "address"),
+    )
     defaults = app.overview.defaults
     for view in views:
         shown.add_row(

@@ -15,6 +15,7 @@ from rqmail.administration.messages import Filter, MessageLine, MessageView
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import sender, sender_options
 from rqmail.cli.printing import json_option, print_json
+from rqmail.intake.draft import require_sender
 from rqmail.models.message import MessageStatus
 from rqmail.spreadsheet import delimiter_named
 from rqmail.terminal.tables import console, moment, plain, table
@@ -71,7 +72,19 @@ def list_(limit: int, after: str | None, *, json_: bool, **wanted: Any) -> None:
     if json_:
         print_json(lines)
         return
-    shown = table("id", "status", "sender", "to", "when", "tries", "subject", "why", right=("tries",))
+    shown = table(
+        "id",
+        "status",
+        "sender",
+        "to",
+        "when",
+        "tries",
+        "subject",
+        "why",
+        right=("tries",),
+        folds=("to", "subject", "why"),
+        drops=("tries", "why", "when", "sender", "to", "subject"),
+    )
     for line in lines:
         why = line.last_error or line.waiting_for or ""
         shown.add_row(
@@ -138,17 +151,47 @@ def requeue(ids: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **w
     )
 
 
-@message.command(epilog="Example: rqmail message resolve 0190… sent")
-@click.argument("message_id", metavar="ID")
-@click.argument("decision", type=click.Choice(["sent", "resend", "discard"]))
+_DECISIONS: dict[str, tuple[BulkActionName, str]] = {
+    "sent": ("confirm-sent", "confirmed as sent"),
+    "resend": ("resend", "scheduled to be sent again"),
+    "discard": ("discard", "discarded"),
+}
+
+
+@message.command(
+    epilog="""\b
+Examples:
+  rqmail message resolve 0190… sent
+  rqmail message resolve sent --all --mailbox news --dry-run"""
+)
+@click.argument("arguments", nargs=-1, required=True, metavar="[ID]... DECISION")
+@click.option("--all", "all_", is_flag=True, help="Everything undecided that matches the options.")
+@_filter_options
+@click.option("--dry-run", is_flag=True, help="Only count what would be decided.")
 @json_option
-def resolve(message_id: str, decision: str, *, json_: bool) -> None:
-    """Decide about an UNKNOWN message: it was sent, it is to be sent again, or it is discarded."""
-    view = application().changes.by(COMMAND_LINE).resolve_message(message_id, messages.Decision(decision))
-    if json_:
-        print_json(view)
-    else:
-        click.echo(f"{view.id} is {view.status.value}.")
+def resolve(arguments: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **wanted: Any) -> None:
+    """Decide about UNKNOWN messages. DECISION: sent (it was), resend (send it again), discard (leave it)."""
+    *ids, decision = arguments
+    if decision not in _DECISIONS:
+        raise click.UsageError(f"{decision!r} is no decision; end with one of {', '.join(_DECISIONS)}.")
+    action, what = _DECISIONS[decision]
+    if len(ids) == 1 and not all_ and not dry_run:
+        view = application().changes.by(COMMAND_LINE).resolve_message(ids[0], messages.Decision(decision))
+        if json_:
+            print_json(view)
+        else:
+            click.echo(f"{view.id} is {view.status.value}.")
+        return
+    _act(
+        tuple(ids),
+        what,
+        action,
+        one=lambda changes, message_id: changes.resolve_message(message_id, messages.Decision(decision)),
+        wanted=wanted,
+        all_=all_,
+        dry_run=dry_run,
+        json_=json_,
+    )
 
 
 def _act(
@@ -182,7 +225,15 @@ def _act(
         click.echo(f"{count:,} messages {'would be' if dry_run else 'were'} {what}.")
 
 
-def _filter(
+def _filter(**wanted: Any) -> Filter:
+    """Make the filter; a sender that does not exist and never sent anything is an error, not an empty answer."""
+    made = _make_filter(**wanted)
+    if made.sender is not None and not messages.count(Filter(sender=made.sender)):
+        require_sender(made.sender)
+    return made
+
+
+def _make_filter(
     status: str | None,
     mailbox: str | None,
     tenant: str | None,
@@ -226,7 +277,18 @@ def _print_view(view: MessageView, now: datetime) -> None:
         if value:
             out.print(f"{name:>10}  {plain(value)}")
     if view.history:
-        attempts = table("when", "outcome", "ms", "status", "code", "request-id", "detail", right=("ms", "status"))
+        attempts = table(
+            "when",
+            "outcome",
+            "ms",
+            "status",
+            "code",
+            "request-id",
+            "detail",
+            right=("ms", "status"),
+            folds=("request-id", "detail"),
+            drops=("ms", "request-id", "code", "status"),
+        )
         for entry in reversed(view.history):
             names = ("at", "outcome", "durationMs", "status", "code", "requestId", "detail")
             attempts.add_row(*(plain(entry.get(name)) for name in names))

@@ -55,7 +55,7 @@ def doctor(*, json_: bool) -> None:
     if json_:
         print_json({"checks": findings})
     else:
-        shown = table("check", "", "finding", "what to do")
+        shown = table("check", "", "finding", "what to do", folds=("finding", "what to do"))
         for one in findings:
             shown.add_row(one.name, one.level, plain(one.text), plain(one.advice))
         console().print(shown)

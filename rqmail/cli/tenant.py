@@ -46,11 +46,13 @@ def list_(*, json_: bool) -> None:
     if json_:
         print_json(views)
         return
-    shown = table("key", "provider", "address", "app", "secret")
+    shown = table(
+        "key", "provider", "address", "app", "secret", folds=("address", "app"), drops=("secret", "app", "address")
+    )
     for view in views:
         has_secret = view.has_sendgrid_api_key if view.provider == "sendgrid" else view.has_graph_client_secret
         address = view.sendgrid_from if view.provider == "sendgrid" else view.address
-        shown.add_row(view.key, view.provider, address, plain(view.graph_client_id), "set" if has_secret else "")
+        shown.add_row(view.key, view.provider, plain(address), plain(view.graph_client_id), "set" if has_secret else "")
     console().print(shown)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import click
 
@@ -28,7 +28,16 @@ def list_(*, json_: bool) -> None:
     if json_:
         print_json(views)
         return
-    shown = table("name", "scopes", "created", "last used", "expires", "revoked")
+    shown = table(
+        "name",
+        "scopes",
+        "created",
+        "last used",
+        "expires",
+        "revoked",
+        folds=("scopes",),
+        drops=("created", "last used"),
+    )
     for view in views:
         shown.add_row(
             plain(view.name),
@@ -73,4 +82,4 @@ def revoke(name: str) -> None:
 
 
 def _moment(value: datetime | None) -> str:
-    return "" if value is None else f"{value.astimezone():%Y-%m-%d %H:%M}"
+    return "" if value is None else f"{value.astimezone(UTC):%Y-%m-%d %H:%M}Z"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rqmail.insight.standing import Status
 from rqmail.terminal.board import bar, board
-from rqmail.terminal.tables import moment, plain, table
+from rqmail.terminal.tables import FittingTable, moment, plain, table
 
 _BAR_WIDTH = 24
 
@@ -54,10 +54,18 @@ def live(status: Status, campaign: Mapping[str, Progress], places: Mapping[str, 
     return Group(addresses(places), Text(), shown, *problems, Text("Ctrl-C stops everything.", style="dim"))
 
 
-def progress(status: Status, campaign: Mapping[str, Progress]) -> Table:
+def progress(status: Status, campaign: Mapping[str, Progress]) -> FittingTable:
     """Draw one row a mailbox: how far its campaign is, what waits, what is left of the minute."""
     shown = table(
-        "mailbox", "campaign", "sent", "waiting", "deferred", "minute", "done about", right=("waiting", "deferred")
+        "mailbox",
+        "campaign",
+        "sent",
+        "waiting",
+        "deferred",
+        "minute",
+        "done about",
+        right=("waiting", "deferred"),
+        drops=("deferred", "campaign", "done about"),
     )
     for key, part in campaign.items():
         one = status.mailboxes[key]
@@ -90,7 +98,7 @@ def summary(
 ) -> RenderableType:
     """Draw how it ended; ``outcomes`` is what the sandbox says, where there was one."""
     numbers = ("handed in", "sent", "most held back", "accepted", "twice")
-    shown = table("mailbox", *numbers, right=numbers)
+    shown = table("mailbox", *numbers, right=numbers, drops=("handed in", "most held back"))
     for key, part in campaign.items():
         seen = outcomes.get(key) if outcomes is not None else None
         accepted, repeated = ("", "") if seen is None else (str(seen.accepted), str(seen.repeated))

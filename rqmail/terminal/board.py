@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from rqmail.insight.standing import SenderStatus, Status, WindowView
-from rqmail.terminal.tables import moment, plain, table
+from rqmail.terminal.tables import FittingTable, moment, plain, table
 
-_BAR_WIDTH = 12
+_BAR_WIDTH = 6
 _STATE_STYLE = {"ok": "green", "near": "yellow", "limited": "yellow", "paused": "red", "unknown": "red"}
 _STATUS_STYLE = {"SENT": "green", "ERROR": "red", "UNKNOWN": "magenta"}
 
@@ -23,12 +23,13 @@ def board(status: Status) -> RenderableType:
 
 
 def _parts(status: Status) -> Iterator[RenderableType]:
+    for problem in sorted(status.problems, key=lambda problem: problem.level != "error"):
+        yield Text(f"{problem.level}: {plain(problem.text)}", style="red" if problem.level == "error" else "yellow")
     yield counts(status.messages)
     yield machinery(status)
+    yield Text("times     UTC")
     yield Text()
     yield senders(status)
-    for problem in status.problems:
-        yield Text(f"{problem.level}: {plain(problem.text)}", style="red" if problem.level == "error" else "yellow")
 
 
 def counts(messages: dict[str, int]) -> Text:
@@ -49,11 +50,12 @@ def machinery(status: Status) -> Text:
     return Text(f"running   {len(status.workers)} workers, last dispatch {tick}, jobs in queues: {queues}")
 
 
-def senders(status: Status) -> Table:
+def senders(status: Status) -> FittingTable:
     """Draw one row for each mailbox, and for each tenant that has mail or a budget."""
     shown = table(
         "sender", "state", "sent", "waiting", "deferred", "minute", "24 h", "in flight", "done about",
-        right=("sent", "waiting", "deferred"),
+        right=("sent", "waiting", "deferred"), folds=("state",),
+        drops=("in flight", "deferred", "sent", "done about", "waiting"),
     )  # fmt: skip
     rows = [(f"mailbox:{key}", one) for key, one in status.mailboxes.items()]
     rows += [(f"tenant:{key}", one) for key, one in status.tenants.items()]

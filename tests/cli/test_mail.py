@@ -80,6 +80,7 @@ def test_messages_are_listed_by_what_is_known_about_them(send, run, run_json):
     assert [line["id"] for line in run_json("message", "list", "--status", "error")] == [second]
     assert [line["id"] for line in run_json("message", "list", "--recipient", "B@X.nl")] == [second]
     assert [line["id"] for line in run_json("message", "list", "--subject", "100%")] == [first]
+    run_json("tenant", "add", "acme")
     assert run_json("message", "list", "--tenant", "acme") == []
     assert [line["id"] for line in run_json("message", "list", "--limit", "1", "--after", second)] == [first]
     assert "No such recipient." in run("message", "list").stdout
@@ -114,6 +115,18 @@ def test_an_unknown_outcome_is_decided_by_a_person(send, run, run_json, decision
     assert run("message", "resolve", message_id, decision).exit_code == 1
     end_as("UNKNOWN", message_id, "unknown", "No answer came.")
     assert run_json("message", "resolve", message_id, decision)["status"] == status
+
+
+def test_unknown_outcomes_are_counted_before_they_are_decided_all_at_once(send, run, run_json):
+    undecided, other = [send(), send()], send()
+    for message_id in undecided:
+        end_as("UNKNOWN", message_id, "unknown", "No answer came.")
+    assert run_json("message", "resolve", "sent", "--all", "--dry-run") == {"count": 2, "dryRun": True}
+    assert run_json("message", "resolve", "sent", "--all", "--mailbox", "news") == {"count": 2, "dryRun": False}
+    statuses = {line["id"]: line["status"] for line in run_json("message", "list")}
+    assert statuses == {undecided[0]: "SENT", undecided[1]: "SENT", other: "SCHEDULED"}
+    assert run("message", "resolve", "sent").exit_code == 2
+    assert run("message", "resolve", other, "maybe").exit_code == 2
 
 
 def test_a_subject_cannot_steer_the_terminal(send, run):

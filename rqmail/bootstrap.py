@@ -165,7 +165,8 @@ class Application:
             clock=self.clock,
             busy_wait_seconds=5.0,
         )
-        return Senders(factory, self.box, self._default_limits)
+        own_app = (self.settings.graph_tenant_id, self.settings.graph_client_id)
+        return Senders(factory, self.box, self._default_limits, own_app=own_app)
 
     @_Part
     def service(self) -> MailProviderService:

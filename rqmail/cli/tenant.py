@@ -9,7 +9,7 @@ import click
 from rqmail.administration.changes import COMMAND_LINE
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import secret_from
-from rqmail.cli.printing import json_option, print_json
+from rqmail.cli.printing import json_option, print_json, warn_of_left_behind
 from rqmail.terminal.tables import console, plain, table
 
 _SECRET_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -93,6 +93,7 @@ def set_(key: str, provider: str | None, clear: tuple[str, ...], *, json_: bool,
         print_json(view)
     else:
         click.echo(f"Tenant {key} was changed.")
+    warn_of_left_behind(application().changes.left_behind(f"tenant:{key}"))
 
 
 @tenant.command()

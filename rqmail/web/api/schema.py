@@ -86,3 +86,13 @@ class Done(ApiModel):
     """What was asked has been done."""
 
     done: Literal[True] = True
+
+
+class LeftBehindOf(ApiModel):
+    """Messages of unknown outcome that went through what a sender had before its last changes.
+
+    They are looked for there; those that cannot be looked up any more wait for a person.
+    """
+
+    messages: int
+    not_to_be_looked_up: int

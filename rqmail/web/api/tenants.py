@@ -11,7 +11,7 @@ from pydantic import Field
 from rqmail.administration.access import Scope
 from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Changes, Done, Line
+from rqmail.web.api.schema import ApiModel, Changes, Done, LeftBehindOf, Line
 from rqmail.web.api.standing import SenderNow
 from rqmail.web.context import application, changes
 
@@ -36,6 +36,12 @@ class Tenant(ApiModel):
     has_sendgrid_api_key: bool
     created_on: datetime
     changed_on: datetime
+
+
+class ChangedTenant(Tenant):
+    """A tenant's mail setting as it is after a change, and what still depends on what it was before."""
+
+    left_behind: LeftBehindOf
 
 
 class Tenants(ApiModel):
@@ -84,10 +90,11 @@ def show_tenant(key: str) -> Any:
 
 
 @blueprint.put("/<key>")
-@operation(Scope.ADMIN, _TAG, Tenant, 404, 409)
+@operation(Scope.ADMIN, _TAG, ChangedTenant, 404, 409)
 def set_tenant(key: str, json: TenantChanges) -> Any:
     """Change a tenant's mail setting; a field that is left out keeps its value."""
-    return as_json(changes().set_tenant(key, **json.given()))
+    changed = changes().set_tenant(key, **json.given())
+    return as_json(changed) | {"leftBehind": as_json(changes().left_behind(f"tenant:{key}"))}
 
 
 @blueprint.delete("/<key>")

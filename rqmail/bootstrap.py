@@ -253,7 +253,7 @@ class Application:
         """The tenants and their mail settings."""
         from rqmail.administration.tenants import Tenants
 
-        return Tenants(self.clock, self.box)
+        return Tenants(self.clock, self.box, self.limiter)
 
     @_Part
     def changes(self) -> Changes:

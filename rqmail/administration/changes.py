@@ -108,11 +108,7 @@ class Changes:
 
     def set_tenant(self, key: str, **fields: str | None) -> TenantView:
         """Change what is given of a tenant's mail setting."""
-        with self.audit.change(self.who, "tenant.set", f"tenant:{key}") as change:
-            change.before = self.tenants.get(key)
-            change.after = changed = self.tenants.set(key, **fields)
-        self.senders.forget()
-        return changed
+        return self._tenant("set", key, lambda: self.tenants.set(key, **fields))
 
     def delete_tenant(self, key: str) -> None:
         """Remove a tenant's mail setting; raises ``ConflictError`` while mail of it waits or needs a decision."""
@@ -130,6 +126,21 @@ class Changes:
                 messages += number
                 not_to_be_looked_up += 0 if self.senders.can_look(route) else number
         return LeftBehind(messages, not_to_be_looked_up)
+
+    def pause_tenant(self, key: str, reason: str, duration: timedelta | None) -> TenantView:
+        """Send nothing of a tenant's mail for ``duration``, or until it is resumed."""
+        return self._tenant("pause", key, lambda: self.tenants.pause(key, reason=reason, duration=duration))
+
+    def resume_tenant(self, key: str) -> TenantView:
+        """End a pause: a person's, or one the provider's answers brought about."""
+        return self._tenant("resume", key, lambda: self.tenants.resume(key))
+
+    def _tenant(self, verb: str, key: str, act: Callable[[], TenantView]) -> TenantView:
+        with self.audit.change(self.who, f"tenant.{verb}", f"tenant:{key}") as change:
+            change.before = self.tenants.get(key)
+            change.after = changed = act()
+        self.senders.forget()
+        return changed
 
     # --- tokens ---
 

@@ -63,7 +63,7 @@ class Sender:
     @property
     def paused_until(self) -> datetime | None:
         """Until when a person has paused it, if somebody has."""
-        return self.row.paused_until if isinstance(self.row, SystemMailbox) else None
+        return None if self.row is None else self.row.paused_until
 
 
 class Senders:
@@ -165,14 +165,14 @@ class Senders:
                 mailbox.rate_limit_per_minute, mailbox.rate_limit_recipients_per_day, defaults=self._defaults
             )
             name = MAILBOX_PREFIX + mailbox.key
-            known[name] = Sender(name, mailbox_key(mailbox.address), limits, mailbox, graph, *own)
+            known[name] = Sender(name, budget_key_of(mailbox), limits, mailbox, graph, *own)
         for tenant in tenants:
             name = TENANT_PREFIX + tenant.key
             if tenant.provider == Provider.MICROSOFT_GRAPH.value:
                 app = (tenant.graph_tenant_id or self._own_tenant, tenant.graph_client_id or self._own_app_id)
-                known[name] = Sender(name, mailbox_key(tenant.address or ""), self._defaults, tenant, graph, *app)
+                known[name] = Sender(name, budget_key_of(tenant), self._defaults, tenant, graph, *app)
             else:
-                known[name] = Sender(name, name, None, tenant, sendgrid)
+                known[name] = Sender(name, budget_key_of(tenant), None, tenant, sendgrid)
         return known
 
     def _tenant_config(self, row: TenantMailSetting) -> TenantConfig:
@@ -189,3 +189,10 @@ class Senders:
 
     def _open(self, secret: str | None) -> str | None:
         return None if secret is None else self._box.decrypt(secret)
+
+
+def budget_key_of(row: SystemMailbox | TenantMailSetting) -> str:
+    """Answer the key under which a sender is counted and paused: its mailbox, or itself where it has none."""
+    if isinstance(row, SystemMailbox) or row.provider == Provider.MICROSOFT_GRAPH.value:
+        return mailbox_key(row.address or "")
+    return TENANT_PREFIX + row.key

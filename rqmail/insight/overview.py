@@ -143,7 +143,12 @@ class Overview:
         for tenant in tenants:
             if tenant.provider == Provider.MICROSOFT_GRAPH.value and tenant.address:
                 known[f"tenant:{tenant.key}"] = _Known(
-                    tenant.key, tenant.address, mailbox_key(tenant.address), self._defaults
+                    tenant.key,
+                    tenant.address,
+                    mailbox_key(tenant.address),
+                    self._defaults,
+                    paused_until=tenant.paused_until,
+                    pause_reason=tenant.pause_reason,
                 )
             else:
                 known[f"tenant:{tenant.key}"] = _Known(tenant.key, tenant.sendgrid_from)

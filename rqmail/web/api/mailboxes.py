@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 from flask import Blueprint
-from pydantic import Field
 
 from rqmail.administration.access import Scope
 from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Changes, Done, LeftBehindOf, Limit, Line, Whole
+from rqmail.web.api.schema import ApiModel, Changes, Done, LeftBehindOf, Limit, Line, Pause
 from rqmail.web.api.standing import SenderNow
 from rqmail.web.context import application, changes
 
@@ -60,13 +59,6 @@ class MailboxChanges(Changes):
     address: Line = ""
     rate_limit_per_minute: Limit | None = None
     rate_limit_recipients_per_day: Limit | None = None
-
-
-class Pause(ApiModel):
-    """Why nothing is to go out, and for how long; without a duration until somebody resumes."""
-
-    reason: Annotated[Line, Field(min_length=1, max_length=500)]
-    duration_seconds: Annotated[Whole, Field(ge=1, le=315_360_000)] | None = None
 
 
 @blueprint.get("")

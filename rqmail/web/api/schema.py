@@ -96,3 +96,10 @@ class LeftBehindOf(ApiModel):
 
     messages: int
     not_to_be_looked_up: int
+
+
+class Pause(ApiModel):
+    """Why nothing is to go out, and for how long; without a duration until somebody resumes."""
+
+    reason: Annotated[Line, Field(min_length=1, max_length=500)]
+    duration_seconds: Annotated[Whole, Field(ge=1, le=315_360_000)] | None = None

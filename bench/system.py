@@ -50,6 +50,7 @@ class System:
         self.environment = {
             "RQMAIL_DATABASE_URL": self._database_url(),
             "RQMAIL_REDIS_URL": f"redis://127.0.0.1:{self.valkey.port}/0",
+            "RQMAIL_PACING": "burst",  # what is measured is how fast, not how evenly
             "RQMAIL_SECRET_KEY": "a key for nothing but a bench",
             "RQMAIL_GRAPH_BASE_URL": f"http://127.0.0.1:{self.sink_port}/v1.0",
             "RQMAIL_GRAPH_AUTHORITY": authority,

@@ -165,8 +165,7 @@ class Application:
             clock=self.clock,
             busy_wait_seconds=5.0,
         )
-        own_app = (self.settings.graph_tenant_id, self.settings.graph_client_id)
-        return Senders(factory, self.box, self._default_limits, own_app=own_app)
+        return Senders(factory, self.box, self._default_limits, pacing=self.settings.pacing)
 
     @_Part
     def service(self) -> MailProviderService:
@@ -181,12 +180,14 @@ class Application:
     def dispatcher(self) -> Dispatcher:
         """From the table to the queues."""
         from rqmail.delivery.dispatch import Dispatcher
+        from rqmail.ratelimit.pacing import Pacer
 
         return Dispatcher(
             self.senders,
             self.limiter,
             self.queues,
             self.clock,
+            Pacer(self.redis, poll_seconds=self.settings.poll_seconds),
             reserve_for_high=self.settings.reserve_for_high,
             job_size=self.settings.send_lanes * _MESSAGES_PER_LANE,
             queued_at_most=_QUEUED_AT_MOST,
@@ -253,7 +254,7 @@ class Application:
         """The tenants and their mail settings."""
         from rqmail.administration.tenants import Tenants
 
-        return Tenants(self.clock, self.box, self.limiter)
+        return Tenants(self.clock, self.box)
 
     @_Part
     def changes(self) -> Changes:
@@ -267,7 +268,7 @@ class Application:
         """How things stand."""
         from rqmail.insight.overview import Overview
 
-        return Overview(self.limiter, self.queues, self.clock, self._default_limits)
+        return Overview(self.limiter, self.queues, self.clock, self._default_limits, pacing=self.settings.pacing)
 
     @_Part
     def readiness(self) -> Readiness:

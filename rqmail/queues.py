@@ -128,9 +128,10 @@ class MailQueues:
         token = str(uuid4())
         return token if self._redis.set(_DISPATCHING, token, nx=True, ex=seconds) else None
 
-    def end_dispatch(self, token: str) -> None:
-        """Let others dispatch, and remember that a tick came to its end now."""
-        self._redis.set(_LAST_TICK, str(self._clock().timestamp()), ex=86_400)
+    def end_dispatch(self, token: str, *, worked: bool = True) -> None:
+        """Let others dispatch, and remember that a tick came to its end now, if it ``worked``."""
+        if worked:
+            self._redis.set(_LAST_TICK, str(self._clock().timestamp()), ex=86_400)
         self._redis.eval(UNLOCK, 1, _DISPATCHING, token)
 
     def last_tick(self) -> datetime | None:

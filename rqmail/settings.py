@@ -186,6 +186,8 @@ class Settings(BaseSettings):
     rate_in_flight: Annotated[int, Field(ge=1, le=4)] = 3
     rate_window: Literal["rolling", "fixed"] = "rolling"
 
+    pacing: Literal["even", "burst"] = "even"
+
     poll_seconds: Annotated[int, Field(ge=1, le=60)] = 1
     send_lanes: Annotated[int, Field(ge=1, le=256)] = 32
     reserve_for_high: Annotated[int, Field(ge=0)] = 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Final, get_args
 
 from rqmail import values
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.models import counts
 from rqmail.models.mailbox import Provider
+from rqmail.ratelimit.pacing import Pacing
 from rqmail.values import trimmed
 
 _KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
@@ -43,6 +44,13 @@ def checked_limit(field: str, value: int | None) -> int | None:
     if type(value) is int and value > _MAX_LIMIT:
         raise InvalidInputError(field, value, f"a positive whole number, at most {_MAX_LIMIT:,}")
     raise InvalidInputError(field, value, "a positive whole number, or nothing for the default")
+
+
+def checked_pacing(value: str | None) -> str | None:
+    """Answer how a mailbox's minute is given out, ``None`` for the default, or refuse it."""
+    if value is not None and value not in get_args(Pacing):
+        raise InvalidInputError("pacing", value, f"{' or '.join(get_args(Pacing))}, or nothing for the default")
+    return value
 
 
 def checked_provider(value: str | None) -> str:

@@ -6,25 +6,38 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from rqmail.administration.fields import UNSET, Unset, checked_key, checked_limit, checked_text, refuse_while_open
-from rqmail.administration.pausing import Pausing
+from rqmail.administration.fields import (
+    UNSET,
+    Unset,
+    checked_key,
+    checked_limit,
+    checked_pacing,
+    checked_text,
+    refuse_while_open,
+)
 from rqmail.clock import Clock
-from rqmail.errors import ConflictError, NotFoundError
+from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.addresses import check_address
 from rqmail.models.base import borrowed, transaction
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import mailbox_key
 
+#: A pause without an end: far enough away that nobody waits for it, near enough for every date column.
+INDEFINITELY = timedelta(days=3650)
+
+_MAX_REASON = 500
+
 
 @dataclass(frozen=True, slots=True)
 class MailboxView:
-    """A system mailbox as it is configured; a limit of ``None`` means the default."""
+    """A system mailbox as it is configured; a limit or pacing of ``None`` means the default."""
 
     key: str
     address: str
     rate_limit_per_minute: int | None
     rate_limit_recipients_per_day: int | None
+    pacing: str | None
     paused_until: datetime | None
     pause_reason: str | None
     created_on: datetime
@@ -37,7 +50,6 @@ class Mailboxes:
     def __init__(self, clock: Clock, limiter: MailRateLimiter) -> None:
         self._clock = clock
         self._limiter = limiter
-        self._pausing = Pausing(clock, limiter)
 
     def all(self) -> list[MailboxView]:
         """List all system mailboxes by key."""
@@ -55,6 +67,7 @@ class Mailboxes:
         *,
         rate_limit_per_minute: int | None = None,
         rate_limit_recipients_per_day: int | None = None,
+        pacing: str | None = None,
     ) -> MailboxView:
         """Add a system mailbox; raises ``ConflictError`` when the key is taken."""
         now = self._clock()
@@ -63,6 +76,7 @@ class Mailboxes:
             "address": check_address(address, "address"),
             "rate_limit_per_minute": checked_limit("rateLimitPerMinute", rate_limit_per_minute),
             "rate_limit_recipients_per_day": checked_limit("rateLimitRecipientsPerDay", rate_limit_recipients_per_day),
+            "pacing": checked_pacing(pacing),
             "created_on": now,
             "changed_on": now,
         }
@@ -79,8 +93,9 @@ class Mailboxes:
         address: str | Unset = UNSET,
         rate_limit_per_minute: int | Unset | None = UNSET,
         rate_limit_recipients_per_day: int | Unset | None = UNSET,
+        pacing: str | Unset | None = UNSET,
     ) -> MailboxView:
-        """Change what is given; a limit of ``None`` goes back to the default."""
+        """Change what is given; a limit or pacing of ``None`` goes back to the default."""
         changes: dict[str, Any] = {}
         if address is not UNSET:
             changes["address"] = check_address(checked_text("address", address), "address")
@@ -90,11 +105,13 @@ class Mailboxes:
             changes["rate_limit_recipients_per_day"] = checked_limit(
                 "rateLimitRecipientsPerDay", rate_limit_recipients_per_day
             )
+        if pacing is not UNSET:
+            changes["pacing"] = checked_pacing(pacing)
         before = _row(key)
         self._update(key, changes)
         after = self.get(key)
         if before.paused_until is not None and mailbox_key(before.address) != mailbox_key(after.address):
-            self._pausing.keep(mailbox_key(after.address), before.paused_until, before.pause_reason or "")
+            self._hold(after.address, before.paused_until - self._clock(), before.pause_reason or "")
         return after
 
     def delete(self, key: str) -> None:
@@ -106,17 +123,22 @@ class Mailboxes:
 
     def pause(self, key: str, *, reason: str, duration: timedelta | None = None) -> MailboxView:
         """Send nothing from the mailbox for ``duration``, or until it is resumed; replaces an earlier pause."""
+        if not isinstance(reason, str) or not reason.strip() or len(reason) > _MAX_REASON:
+            raise InvalidInputError("reason", reason, f"a reason of 1 to {_MAX_REASON} characters")
+        length = INDEFINITELY if duration is None else duration
+        if not timedelta(seconds=1) <= length <= INDEFINITELY:
+            raise InvalidInputError("duration", str(duration), f"1 second to {INDEFINITELY.days} days")
         row = _row(key)
-        until, reason = self._pausing.asked(reason, duration)
-        self._update(key, {"paused_until": until, "pause_reason": reason})
-        self._pausing.begin(mailbox_key(row.address), until, reason)
+        self._update(key, {"paused_until": self._clock() + length, "pause_reason": reason.strip()})
+        self._limiter.resume(mailbox_key(row.address))  # otherwise a longer pause would outlive a shorter one
+        self._hold(row.address, length, reason.strip())
         return self.get(key)
 
     def resume(self, key: str) -> MailboxView:
         """End a pause, a person's or one that the provider's answers brought about."""
         row = _row(key)
         self._update(key, {"paused_until": None, "pause_reason": None})
-        self._pausing.end(mailbox_key(row.address))
+        self._limiter.resume(mailbox_key(row.address))
         return self.get(key)
 
     def reset(self, key: str) -> MailboxView:
@@ -136,6 +158,11 @@ class Mailboxes:
         with transaction():
             SystemMailbox.update(**changes).where(SystemMailbox.key == key).execute()
 
+    def _hold(self, address: str, length: timedelta, reason: str) -> None:
+        milliseconds = length // timedelta(milliseconds=1)
+        if milliseconds > 0:
+            self._limiter.pause(mailbox_key(address), milliseconds, reason)
+
     def _view(self, row: SystemMailbox) -> MailboxView:
         paused = row.paused_until is not None and row.paused_until > self._clock()
         return MailboxView(
@@ -143,6 +170,7 @@ class Mailboxes:
             address=row.address,
             rate_limit_per_minute=row.rate_limit_per_minute,
             rate_limit_recipients_per_day=row.rate_limit_recipients_per_day,
+            pacing=row.pacing,
             paused_until=row.paused_until if paused else None,
             pause_reason=row.pause_reason if paused else None,
             created_on=row.created_on,

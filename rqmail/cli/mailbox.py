@@ -10,10 +10,20 @@ import click
 from rqmail.administration.changes import COMMAND_LINE, Changes
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import Duration, Limit
-from rqmail.cli.printing import json_option, print_json, warn_of_left_behind
+from rqmail.cli.printing import json_option, print_json
 from rqmail.terminal.tables import console, moment, plain, table
 
-_FIELDS = {"per_minute": "rate_limit_per_minute", "recipients_per_day": "rate_limit_recipients_per_day"}
+_FIELDS = {
+    "per_minute": "rate_limit_per_minute",
+    "recipients_per_day": "rate_limit_recipients_per_day",
+    "pacing": "pacing",
+}
+
+_pacing_option = click.option(
+    "--pacing",
+    type=click.Choice(["even", "burst", "default"]),
+    help="Give a minute's places out over the minute, or at once; `default` for what RQMAIL_PACING says.",
+)
 
 
 @click.group()
@@ -57,14 +67,14 @@ def list_(*, json_: bool) -> None:
 @click.option("--address", required=True, help="The mail address of the mailbox.")
 @click.option("--per-minute", type=Limit(), default="default", help="sendMail calls a minute.")
 @click.option("--recipients-per-day", type=Limit(), default="default", help="Recipients in 24 hours.")
+@_pacing_option
 @json_option
-def add(key: str, address: str, per_minute: int | str, recipients_per_day: int | str, *, json_: bool) -> None:
+def add(
+    key: str, address: str, per_minute: int | str, recipients_per_day: int | str, pacing: str | None, *, json_: bool
+) -> None:
     """Add a mailbox named KEY."""
-    view = (
-        application()
-        .changes.by(COMMAND_LINE)
-        .add_mailbox(key, address, **_limits(per_minute=per_minute, recipients_per_day=recipients_per_day))
-    )
+    fields = _limits(per_minute=per_minute, recipients_per_day=recipients_per_day, pacing=pacing)
+    view = application().changes.by(COMMAND_LINE).add_mailbox(key, address, **fields)
     _done(view, f"Mailbox {key} was added.", json_=json_)
 
 
@@ -73,18 +83,24 @@ def add(key: str, address: str, per_minute: int | str, recipients_per_day: int |
 @click.option("--address", help="Another mail address.")
 @click.option("--per-minute", type=Limit(), help="sendMail calls a minute; `default` for none of its own.")
 @click.option("--recipients-per-day", type=Limit(), help="Recipients in 24 hours; `default` for none of its own.")
+@_pacing_option
 @json_option
 def set_(
-    key: str, address: str | None, per_minute: int | str | None, recipients_per_day: int | str | None, *, json_: bool
+    key: str,
+    address: str | None,
+    per_minute: int | str | None,
+    recipients_per_day: int | str | None,
+    pacing: str | None,
+    *,
+    json_: bool,
 ) -> None:
     """Change a mailbox; what is left out stays. Every process obeys within a second or two."""
-    changes: dict[str, Any] = _limits(per_minute=per_minute, recipients_per_day=recipients_per_day)
+    changes: dict[str, Any] = _limits(per_minute=per_minute, recipients_per_day=recipients_per_day, pacing=pacing)
     if address is not None:
         changes["address"] = address
     if not changes:
-        raise click.UsageError("Nothing to change: give --address, --per-minute or --recipients-per-day.")
+        raise click.UsageError("Nothing to change: give --address, --per-minute, --recipients-per-day or --pacing.")
     _done(_changes().set_mailbox(key, **changes), f"Mailbox {key} was changed.", json_=json_)
-    warn_of_left_behind(_changes().left_behind(f"mailbox:{key}"))
 
 
 @mailbox.command(epilog='Example: rqmail mailbox pause news --reason "wrong list" --duration 2h')

@@ -12,12 +12,13 @@ import structlog
 
 from rqmail.clock import Clock, to_epoch_ms
 from rqmail.delivery.senders import Sender, Senders
-from rqmail.models.backlog import Due, InHand, Refused, due, in_hand, refused
-from rqmail.models.base import patiently
+from rqmail.models.backlog import Due, InHand, Refused, due, in_hand, more_due_than, refused
+from rqmail.models.base import patiently, transaction
 from rqmail.models.message import Claim, Claims, Message, Priority
 from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
+from rqmail.ratelimit.pacing import Pace, Pacer, tighter
 from rqmail.ratelimit.usage import Usage
 
 log = structlog.get_logger()
@@ -30,6 +31,9 @@ CLAIM_LEASE = timedelta(seconds=15)
 
 #: Without a limiter's answer (Redis down, or a sender without limits) this many of a sender are in hand at most.
 _UNLIMITED_IN_HAND = 100
+
+#: Mailboxes whose claims are committed together: a commit takes longer than a claim.
+_MAILBOXES_PER_COMMIT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +51,16 @@ class DispatchReport:
 class _Room:
     """What one mailbox can still take: calls, calls not of high priority, recipients (``None`` is unbounded).
 
-    ``kept`` is, by priority, how many recipients are kept for messages that the limiter refused and whose moment is
-    still to come; ``refused`` are the lines (sender and priority) of those whose moment has come.
+    ``pace`` says how many of the calls are to be given out by now, when more mail waits than there are. ``kept`` is, by
+    priority, how many recipients are kept for messages that the limiter refused and whose moment is still to come;
+    ``refused`` are the lines (sender and priority) of those whose moment has come.
     """
 
     calls: int
     calls_not_high: int
     recipients: int | None
     whole_day: int | None
+    pace: Pace | None = None
     kept: Counter[int] = field(default_factory=Counter)
     refused: set[tuple[str, int]] = field(default_factory=set)
 
@@ -65,6 +71,14 @@ class _Room:
     def calls_for(self, priority: int) -> int:
         """How many messages of this priority may be claimed."""
         return self.calls if priority == Priority.HIGH else self.calls_not_high
+
+    def has_any(self, lines: list[Due]) -> bool:
+        """Whether anything of these lines can be claimed, for a send or for its end."""
+        return self.calls_for(lines[0].priority) > 0 and (self.recipients != 0 or self.ends_one(lines))
+
+    def ends_one(self, lines: list[Due]) -> bool:
+        """Whether the first message of a line has more recipients than a whole day: it is claimed so that it fails."""
+        return self.whole_day is not None and any(one.recipients > self.whole_day for one in lines)
 
     def recipients_for(self, priority: int, *, refused: bool) -> int | None:
         """How many recipients of this priority there is room for, what is kept for those before them taken off."""
@@ -100,6 +114,7 @@ class Dispatcher:
         limiter: MailRateLimiter,
         queues: MailQueues,
         clock: Clock,
+        pacer: Pacer,
         *,
         reserve_for_high: int,
         job_size: int,
@@ -109,6 +124,7 @@ class Dispatcher:
         self._limiter = limiter
         self._queues = queues
         self._clock = clock
+        self._pacer = pacer
         self._reserve_for_high = reserve_for_high
         self._job_size = job_size
         self._queued_at_most = queued_at_most
@@ -118,10 +134,13 @@ class Dispatcher:
         token = self._queues.begin_dispatch(_LOCK_SECONDS)
         if token is None:
             return DispatchReport(skipped=True)
+        worked = False
         try:
-            return self._dispatch(self._clock())
+            report = self._dispatch(self._clock())
+            worked = True
         finally:
-            self._queues.end_dispatch(token)
+            self._queues.end_dispatch(token, worked=worked)
+        return report
 
     def _dispatch(self, now: datetime) -> DispatchReport:
         waiting = due(now)
@@ -133,6 +152,7 @@ class Dispatcher:
         hand = in_hand()
         rooms = self._rooms(waiting, senders, hand, now)
         self._keep_places(refused(now), senders, rooms)
+        self._pace(waiting, senders, rooms, now)
         left = self._queued_at_most - sum(h.queued for h in hand.values())
         claimed = jobs = 0
         for priorities, high in (((Priority.HIGH,), True), ((Priority.NORMAL, Priority.LOW), False)):
@@ -140,12 +160,13 @@ class Dispatcher:
             self._hand_over(batches, high=high)
             claimed += sum(len(batch.ids) for batch in batches)
             jobs += len(batches)
+        self._pacer.keep({key: room.pace for key, room in rooms.items() if room.pace})
         names = {one.sender for one in waiting}
         still = sum(1 for name in names if (room := rooms.get(_budget_key(name, senders))) and room.calls <= 0)
         return DispatchReport(claimed=claimed, jobs=jobs, senders_due=len(names), senders_waiting=still)
 
     def _rooms(
-        self, waiting: list[Due], senders: dict[str, Sender], hand: dict[tuple[str, str | None], InHand], now: datetime
+        self, waiting: list[Due], senders: dict[str, Sender], hand: dict[str, InHand], now: datetime
     ) -> dict[str, _Room]:
         """Ask the limiter for all mailboxes at once, and take off what is claimed already."""
         wanted: dict[str, RateLimits] = {}
@@ -157,8 +178,8 @@ class Dispatcher:
         # A person's pause stands in the table, where it outlives the limiter's memory of it.
         paused = {sender.budget_key for sender in senders.values() if sender.paused_until and sender.paused_until > now}
         in_hand_by_key: defaultdict[str, list[InHand]] = defaultdict(list)
-        for (name, mailbox), counts in hand.items():
-            in_hand_by_key[mailbox or _budget_key(name, senders)].append(counts)
+        for name, counts in hand.items():
+            in_hand_by_key[_budget_key(name, senders)].append(counts)
         usages = self._limiter.usage(wanted)
         now_ms = to_epoch_ms(now)
         return {
@@ -193,6 +214,28 @@ class Dispatcher:
             else:
                 room.kept[one.priority] += one.recipients
 
+    def _pace(self, waiting: list[Due], senders: dict[str, Sender], rooms: dict[str, _Room], now: datetime) -> None:
+        """Give the mailboxes that send evenly their pace; mail of high priority has none."""
+        wanted: dict[str, list[Sender]] = defaultdict(list)
+        for one in waiting:
+            sender = senders.get(one.sender)
+            if (
+                sender
+                and sender.limits
+                and one.priority != Priority.HIGH
+                and rooms[sender.budget_key].calls_not_high > 0
+            ):
+                wanted[sender.budget_key].append(sender)
+        even = {
+            key: min(sender.limits.per_minute for sender in these if sender.limits)
+            for key, these in wanted.items()
+            if tighter(sender.pacing for sender in these) == "even" and rooms[key].whole_day is not None
+        }
+        last = self._queues.last_tick() if even else None
+        paces = self._pacer.paces(even, to_epoch_ms(now), None if last is None else to_epoch_ms(last))
+        for key, pace in paces.items():
+            rooms[key].pace = pace
+
     def _claim(
         self,
         waiting: list[Due],
@@ -207,19 +250,37 @@ class Dispatcher:
         for one in waiting:
             if one.priority in priorities:
                 by_key[_budget_key(one.sender, senders)].append(one)
-        keys = list(by_key)
+        keys = [key for key, lines in by_key.items() if rooms[key].has_any(lines)]
         random.shuffle(keys)
         batches: list[_Batch] = []
-        for key in keys:
-            if not batches or len(batches[-1].ids) >= self._job_size:
-                batches.append(_Batch())
-            for priority in priorities:
-                line = [one for one in by_key[key] if one.priority == priority]
-                if line:
-                    claims = self._claim_line(line, key, rooms[key], now, left, batches[-1].job_id)
+        for start in range(0, len(keys), _MAILBOXES_PER_COMMIT):
+            with transaction():
+                for key in keys[start : start + _MAILBOXES_PER_COMMIT]:
+                    if not batches or len(batches[-1].ids) >= self._job_size:
+                        batches.append(_Batch())
+                    claims = self._claim_mailbox(by_key[key], key, rooms[key], now, left, batches[-1].job_id)
                     left -= len(claims)
                     batches[-1].ids += [claim.id for claim in claims]
         return [batch for batch in batches if batch.ids]
+
+    def _claim_mailbox(
+        self, lines: list[Due], key: str, room: _Room, now: datetime, left: int, job_id: str
+    ) -> list[Claim]:
+        """Claim from a mailbox's lines, the more urgent first, as many as its pace gives out by now."""
+        pace, places = room.pace, room.calls_not_high
+        if lines[0].priority == Priority.HIGH:
+            pace = None
+        elif pace is not None and pace.places < places and more_due_than(places, lines, now):
+            room.calls_not_high = pace.places
+        else:
+            pace = None
+        claimed: list[Claim] = []
+        for priority in sorted({one.priority for one in lines}):
+            line = [one for one in lines if one.priority == priority]
+            claimed += self._claim_line(line, key, room, now, left - len(claimed), job_id)
+        if pace is not None:
+            pace.take(len(claimed))
+        return claimed
 
     def _claim_line(self, line: list[Due], key: str, room: _Room, now: datetime, left: int, job_id: str) -> list[Claim]:
         """Claim from a mailbox's mail of one priority: first what the limiter refused before, then the rest by time."""
@@ -229,7 +290,7 @@ class Dispatcher:
         for lines, only_refused in ((before, True), (line, False)):
             calls = min(room.calls_for(priority), left - len(claimed))
             recipients = room.recipients_for(priority, refused=only_refused)
-            if not lines or calls <= 0 or (recipients == 0 and not _some_never_fit(lines, room)):
+            if not lines or calls <= 0 or (recipients == 0 and not room.ends_one(lines)):
                 continue
             claims = Message.claim_due(
                 lines[0].sender,
@@ -269,11 +330,6 @@ def _tighter(one: RateLimits, other: RateLimits) -> RateLimits:
         min(one.recipients_per_day, other.recipients_per_day),
         min(one.in_flight, other.in_flight),
     )
-
-
-def _some_never_fit(line: list[Due], room: _Room) -> bool:
-    """Whether the first message of a line has more recipients than a whole day: it is claimed so that it fails."""
-    return room.whole_day is not None and any(one.recipients > room.whole_day for one in line)
 
 
 def _budget_key(name: str, senders: dict[str, Sender]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +20,7 @@ from rqmail.models.message import MessageStatus
 from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
+from rqmail.ratelimit.pacing import Pacing, tighter
 from rqmail.ratelimit.usage import Usage, WindowUsage
 
 #: From this share of a budget on a mailbox is called near its limit.
@@ -41,6 +42,7 @@ class _Known:
     overridden: tuple[bool, bool] = (False, False)
     paused_until: datetime | None = None
     pause_reason: str | None = None
+    pacing: Pacing = "even"
 
 
 class Ended:
@@ -64,11 +66,20 @@ class Ended:
 class Overview:
     """Answers what people and monitors ask; changes nothing."""
 
-    def __init__(self, limiter: MailRateLimiter, queues: MailQueues, clock: Clock, defaults: RateLimits) -> None:
+    def __init__(
+        self,
+        limiter: MailRateLimiter,
+        queues: MailQueues,
+        clock: Clock,
+        defaults: RateLimits,
+        *,
+        pacing: Pacing = "even",
+    ) -> None:
         self._limiter = limiter
         self._queues = queues
         self._clock = clock
         self._defaults = defaults
+        self._pacing = pacing
         self._ended = Ended()
 
     @property
@@ -139,16 +150,12 @@ class Overview:
                 (bool(own[0] and own[0] > 0), bool(own[1] and own[1] > 0)),
                 row.paused_until,
                 row.pause_reason,
+                row.pacing or self._pacing,
             )
         for tenant in tenants:
             if tenant.provider == Provider.MICROSOFT_GRAPH.value and tenant.address:
                 known[f"tenant:{tenant.key}"] = _Known(
-                    tenant.key,
-                    tenant.address,
-                    mailbox_key(tenant.address),
-                    self._defaults,
-                    paused_until=tenant.paused_until,
-                    pause_reason=tenant.pause_reason,
+                    tenant.key, tenant.address, mailbox_key(tenant.address), self._defaults, pacing=self._pacing
                 )
             else:
                 known[f"tenant:{tenant.key}"] = _Known(tenant.key, tenant.sendgrid_from)
@@ -173,9 +180,11 @@ class Overview:
     ) -> dict[str, SenderStatus]:
         usages = self._limiter.usage({k.budget_key: k.limits for k in known.values() if k.budget_key and k.limits})
         shared: dict[str, Backlog] = {}
+        pacings: defaultdict[str, list[Pacing]] = defaultdict(list)
         for name, sender in known.items():
             if sender.budget_key:
                 counts_ = counted.get(name, SenderCounts())
+                pacings[sender.budget_key].append(sender.pacing)
                 before = shared.get(sender.budget_key, Backlog())
                 shared[sender.budget_key] = before.plus(counts_.backlog, counts_.backlog_recipients)
         found = {}
@@ -184,7 +193,8 @@ class Overview:
             budget = _budget(sender, usage, now) if usage is not None else None
             counts_ = counted.get(name, SenderCounts())
             backlog = shared[sender.budget_key] if sender.budget_key else Backlog()
-            found[name] = _sender_status(sender, counts_, budget, backlog, machinery, now)
+            pacing = tighter(pacings[sender.budget_key]) if sender.budget_key else sender.pacing
+            found[name] = _sender_status(sender, counts_, budget, backlog, pacing, machinery, now)
         return found
 
 
@@ -222,6 +232,7 @@ def _sender_status(
     counted: SenderCounts,
     budget: Budget | None,
     shared: Backlog,
+    pacing: Pacing,
     machinery: Machinery,
     now: datetime,
 ) -> SenderStatus:
@@ -238,6 +249,7 @@ def _sender_status(
                 paused_until=budget.paused_until,
                 calls=(budget.per_minute.limit, budget.per_minute.remaining),
                 recipients=(budget.recipients_per_day.limit, budget.recipients_per_day.remaining),
+                pacing=pacing,
             )
     return SenderStatus(
         key=sender.key,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -43,14 +42,6 @@ class InHand:
     sending: int = 0
     sending_recipients: int = 0
 
-    def __add__(self, other: InHand) -> InHand:
-        return InHand(
-            self.queued + other.queued,
-            self.queued_recipients + other.queued_recipients,
-            self.sending + other.sending,
-            self.sending_recipients + other.sending_recipients,
-        )
-
 
 def due(now: datetime) -> list[Due]:
     """Find who has mail due, by one seek per sender and priority: the length of the backlog does not matter."""
@@ -73,6 +64,18 @@ def due(now: datetime) -> list[Due]:
         return [Due(*row) for row in db.execute_sql(sql, (to_column(now),)).fetchall()]
 
 
+def more_due_than(number: int, lines: Sequence[Due], now: datetime) -> bool:
+    """Say whether more than ``number`` messages of these lines are due; counts no further than that."""
+    line = (
+        "SELECT * FROM (SELECT 1 FROM message WHERE status = 'SCHEDULED'"  # noqa: S608
+        f" AND sender = {db.param} AND priority = {db.param} AND scheduled_on <= {db.param} LIMIT {db.param}) AS line"
+    )
+    sql = f"SELECT COUNT(*) FROM ({' UNION ALL '.join([line] * len(lines))}) AS lines"  # noqa: S608
+    values = [value for one in lines for value in (one.sender, one.priority, to_column(now), number + 1)]
+    with borrowed():
+        return int(db.execute_sql(sql, values).fetchone()[0]) > number
+
+
 def refused(now: datetime) -> list[Refused]:
     """List what the limiter refused and what keeps its place: few rows, for the dispatcher asks for room first."""
     sql = (
@@ -86,25 +89,18 @@ def refused(now: datetime) -> list[Refused]:
         ]
 
 
-def in_hand() -> dict[tuple[str, str | None], InHand]:
-    """Count what is QUEUED, per sender, and what is SENDING, per sender and the mailbox it goes through.
-
-    What is queued goes through whatever its sender has by then; what is being sent stays where it is, also after an
-    edit.
+def in_hand() -> dict[str, InHand]:
+    """Count, per sender, what is QUEUED or SENDING now."""
+    sql = """
+        SELECT sender,
+               SUM(CASE WHEN status = 'QUEUED' THEN 1 ELSE 0 END),
+               SUM(CASE WHEN status = 'QUEUED' THEN recipient_count ELSE 0 END),
+               SUM(CASE WHEN status = 'SENDING' THEN 1 ELSE 0 END),
+               SUM(CASE WHEN status = 'SENDING' THEN recipient_count ELSE 0 END)
+        FROM message WHERE status IN ('QUEUED', 'SENDING') GROUP BY sender
     """
-    in_hand = "status IN ('QUEUED', 'SENDING')"  # as the partial index says it
-    sql = f"""
-        SELECT sender, NULL, COUNT(*), SUM(recipient_count), 0, 0
-        FROM message WHERE {in_hand} AND status = 'QUEUED' GROUP BY sender
-        UNION ALL
-        SELECT sender, mailbox_key, 0, 0, COUNT(*), SUM(recipient_count)
-        FROM message WHERE {in_hand} AND status = 'SENDING' GROUP BY sender, mailbox_key
-    """  # noqa: S608 - only constants are put in
-    found: defaultdict[tuple[str, str | None], InHand] = defaultdict(InHand)
     with borrowed():
-        for sender, mailbox, *counts in db.execute_sql(sql).fetchall():
-            found[sender, mailbox] += InHand(*map(int, counts))
-    return dict(found)
+        return {sender: InHand(*map(int, counts)) for sender, *counts in db.execute_sql(sql).fetchall()}
 
 
 def queued(ids: Sequence[str]) -> list[Message]:

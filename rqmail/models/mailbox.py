@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 import peewee
 
@@ -24,6 +25,8 @@ class SystemMailbox(BaseModel):
     address = peewee.CharField(max_length=320)
     rate_limit_per_minute = peewee.IntegerField(null=True)
     rate_limit_recipients_per_day = peewee.IntegerField(null=True)
+    #: ``even`` or ``burst``; empty means as the setting says.
+    pacing: Any = peewee.CharField(max_length=5, null=True)
     #: A person's pause; it outlives the loss of Redis, where the limiter keeps its own pauses.
     paused_until = UtcDateTimeField(null=True)
     pause_reason = peewee.TextField(null=True)
@@ -42,8 +45,5 @@ class TenantMailSetting(BaseModel):
     graph_client_secret_encrypted = peewee.TextField(null=True)
     sendgrid_api_key_encrypted = peewee.TextField(null=True)
     sendgrid_from = peewee.CharField(max_length=320, null=True)
-    #: A person's pause, as a mailbox has one.
-    paused_until = UtcDateTimeField(null=True)
-    pause_reason = peewee.TextField(null=True)
     created_on = UtcDateTimeField()
     changed_on = UtcDateTimeField()

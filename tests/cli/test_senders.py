@@ -47,3 +47,11 @@ def test_a_secret_is_read_from_a_file_or_standard_input_and_never_shown(run, run
     assert not cleared["hasSendgridApiKey"]
     assert "set" in run("tenant", "list").stdout
     assert run("tenant", "delete", "acme").exit_code == 0
+
+
+def test_a_mailbox_gets_a_pacing_of_its_own_and_goes_back_to_the_default(run, run_json):
+    assert run_json("mailbox", "add", "news", "--address", "news@x.nl", "--pacing", "burst")["pacing"] == "burst"
+    assert run_json("mailbox", "set", "news", "--pacing", "even")["pacing"] == "even"
+    assert run_json("mailbox", "set", "news", "--per-minute", "5")["pacing"] == "even"
+    assert run_json("mailbox", "set", "news", "--pacing", "default")["pacing"] is None
+    assert run("mailbox", "set", "news", "--pacing", "slowly").exit_code == 2

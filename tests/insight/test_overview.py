@@ -50,7 +50,7 @@ def mailboxes(database, limiter, clock):
 
 @pytest.fixture
 def overview(mailboxes, limiter, queues, clock):
-    return Overview(limiter, queues, clock, DEFAULTS)
+    return Overview(limiter, queues, clock, DEFAULTS, pacing="burst")
 
 
 @pytest.fixture
@@ -149,6 +149,15 @@ def test_two_senders_on_one_mailbox_share_the_estimate(overview, submit, mailbox
     assert overview.mailbox("news").done_on == clock() + timedelta(minutes=2)
 
 
+def test_the_estimate_follows_the_pace(submit, limiter, queues, mailboxes, clock):
+    even = Overview(limiter, queues, clock, DEFAULTS, pacing="even")
+    submit("mailbox:post", 60)
+    # 25 over 48 s of the first minute, 25 of the second, 10 of the third: the last one 9 places after it began.
+    assert even.mailbox("post").done_on == clock() + timedelta(minutes=2, seconds=9 * 1.92)
+    mailboxes.set("post", pacing="burst")
+    assert even.mailbox("post").done_on == clock() + timedelta(minutes=2)
+
+
 def test_overdue_mail_without_ticks_or_workers_is_an_error(overview, submit, queues, clock):
     submit()
     clock.advance(minutes=2)
@@ -203,7 +212,33 @@ def test_json_is_camel_case_and_keeps_keys_that_are_data(overview, submit):
         (Backlog(18_050, 18_050), (25, 25), (9000, 9000), timedelta(days=2, minutes=2)),
     ],
 )
-def test_the_estimate_counts_in_whole_windows(clock, backlog, calls, recipients, expected):
+def test_a_burst_is_estimated_in_whole_windows(clock, backlog, calls, recipients, expected):
     free = clock() + timedelta(seconds=40) if not calls[1] else None
     done = backlog_done_on(backlog, clock(), next_free_on=free, paused_until=None, calls=calls, recipients=recipients)
     assert done == clock() + expected
+
+
+@pytest.mark.parametrize(
+    ("backlog", "calls", "expected"),
+    [
+        (Backlog(25, 25), (25, 25), 0),
+        (Backlog(26, 26), (25, 25), 60),
+        (Backlog(40, 40), (20, 20), 60 + 19 * 2.4),
+        (Backlog(40, 40), (20, 10), 120 + 9 * 2.4 - 10 * 2.4),
+        (Backlog(20, 20), (20, 0), 40 + 19 * 2.4),
+        (Backlog(18_040, 18_040), (25, 25), 2 * 86_400 + 60 + 15 * 1.92),
+        (Backlog(18_000, 18_000), (25, 25), 86_400 + 360 * 60),
+    ],
+)
+def test_an_even_pace_is_estimated_place_by_place(clock, backlog, calls, expected):
+    free = clock() + timedelta(seconds=40) if not calls[1] else None
+    done = backlog_done_on(
+        backlog,
+        clock(),
+        next_free_on=free,
+        paused_until=None,
+        calls=calls,
+        recipients=(9000, 9000),
+        pacing="even",
+    )
+    assert abs((done - clock()).total_seconds() - expected) < 0.001

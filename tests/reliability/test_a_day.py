@@ -65,7 +65,8 @@ def campaign(sqlite_database, redis_url, monkeypatch):
         clock = MovableClock(EVENING)
         provider = Instant(clock)
         app = bootstrap.build(
-            load_settings(database_url=sqlite_database.url, redis_url=redis_url, rate_window=window), clock
+            load_settings(database_url=sqlite_database.url, redis_url=redis_url, rate_window=window, pacing="burst"),
+            clock,
         )
         applications.append(app)
         db.obj.close_all()

@@ -16,6 +16,7 @@ from rqmail.models.mailbox import SystemMailbox
 from rqmail.queues import MAIL, MAIL_HIGH, MailJob, MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
+from rqmail.ratelimit.pacing import Pacer
 from rqmail.settings import Settings
 from rqmail.vault import SecretBox
 from support.clock import START
@@ -24,14 +25,14 @@ from support.clock import START
 class Office:
     """A dispatcher with everything it needs, and what a test asks of it."""
 
-    def __init__(self, redis_client, clock, **options):
+    def __init__(self, redis_client, clock, pacing="burst", **options):
         self.clock = clock
         self.redis = redis_client
         self.limiter = MailRateLimiter(redis_client, clock=clock)
         self.queues = MailQueues(redis_client, clock, poll_seconds=1, job_timeout_seconds=100)
         settings_ = Settings(_env_file=None)
         factory = MailerFactory(settings_, self.limiter, clock=clock)
-        self.senders = Senders(factory, SecretBox(None), RateLimits())
+        self.senders = Senders(factory, SecretBox(None), RateLimits(), pacing=pacing)
         #: What the provider was given: when, which message, how many recipients.
         self.taken: list[tuple[datetime, str, int]] = []
         self.metrics = Metrics(redis_client, clock)
@@ -45,6 +46,7 @@ class Office:
             self.limiter,
             self.queues,
             clock,
+            Pacer(redis_client, poll_seconds=1),
             **({"reserve_for_high": 0, "job_size": 256, "queued_at_most": 10_000} | options),
         )
 

@@ -174,3 +174,12 @@ def test_a_reset_that_redis_did_not_take_is_not_called_done(client: FlaskClient,
     finally:
         redis_client.config_set("maxmemory", 0)
     assert client.get("/admin/audit?subject=mailbox:news").json["entries"] == []
+
+
+def test_a_mailboxs_pacing_is_set_kept_and_cleared(client: FlaskClient) -> None:
+    assert client.get(NEWS).json["pacing"] is None
+    assert client.put(NEWS, json={"pacing": "burst"}).json["pacing"] == "burst"
+    assert client.put(NEWS, json={"rateLimitPerMinute": 5}).json["pacing"] == "burst"
+    assert client.put(NEWS, json={"pacing": None}).json["pacing"] is None
+    answer = client.put(NEWS, json={"pacing": "slowly"})
+    assert (answer.status_code, list(answer.json["fieldErrors"])) == (400, ["pacing"])

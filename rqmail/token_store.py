@@ -22,7 +22,7 @@ class RedisTokenStore:
         self._box = box
 
     def get(self, key: str) -> str | None:
-        """Answer what was put under ``key``; ``None`` if there is nothing that can be read."""
+        """Answer what is stored under ``key``; ``None`` if nothing can be read."""
         try:
             stored = self._redis.get(_PREFIX + key)
             if stored is None:
@@ -32,14 +32,14 @@ class RedisTokenStore:
             return None
 
     def put(self, key: str, value: str, ttl_seconds: float) -> None:
-        """Keep ``value`` under ``key`` for ``ttl_seconds``; quietly does nothing when Redis cannot."""
+        """Keep ``value`` under ``key`` for ``ttl_seconds``; does nothing while Redis cannot be reached."""
         try:
             self._redis.set(_PREFIX + key, self._box.encrypt(value), px=max(1, int(ttl_seconds * 1000)))
         except RedisError:
             return
 
     def take_turn(self, key: str, seconds: float) -> bool:
-        """Answer whether this process may renew ``key`` now; for ``seconds`` nobody else is told so."""
+        """Answer whether this process may renew ``key`` now; for ``seconds`` no other process is."""
         try:
             return bool(self._redis.set(f"{_PREFIX}{key}:turn", "1", nx=True, px=max(1, int(seconds * 1000))))
         except RedisError:

@@ -1,4 +1,4 @@
-"""What secrets and tokens are locked in before they are stored."""
+"""Encrypts secrets and tokens before they are stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VARIABLE = "RQMAIL_SECRET_KEY"
 class SecretBox:
     """Encrypts and decrypts short texts with a key derived from ``RQMAIL_SECRET_KEY``.
 
-    Without a key the box exists but stays shut: using it raises :class:`~rqmail.errors.SettingsError`.
+    Without a key it cannot be used: each call raises :class:`~rqmail.errors.SettingsError`.
     """
 
     def __init__(self, secret_key: str | None) -> None:
@@ -33,11 +33,11 @@ class SecretBox:
         return bool(self._secret_key)
 
     def encrypt(self, text: str) -> str:
-        """Lock ``text`` into a printable ASCII token; the same text gives another token each time."""
+        """Encrypt ``text`` as printable ASCII; the same text gives another result each time."""
         return self._fernet.encrypt(text.encode()).decode("ascii")
 
     def decrypt(self, token: str) -> str:
-        """Unlock what :meth:`encrypt` made; raises ``SettingsError`` if it was made with another key."""
+        """Decrypt what :meth:`encrypt` made; raises ``SettingsError`` if it was made with another key."""
         try:
             text = self._fernet.decrypt(token.encode()).decode()
         except InvalidToken:
@@ -46,7 +46,7 @@ class SecretBox:
         return text
 
     def _decrypt_former(self, token: str) -> str:
-        """Unlock what was locked while the key's line end, byte order mark or quotes counted as part of it."""
+        """Decrypt what was encrypted while the key's line end, byte order mark or quotes counted as part of it."""
         key = self._secret_key or ""
         former = [key + end for end in ("\n", "\r\n", " ")] + [f"\ufeff{key}", f'"{key}"', f"'{key}'"]
         try:

@@ -1,4 +1,4 @@
-"""The whole system on one machine, for a look or a first day: ``rqmail run``.
+"""The whole system on one machine, to try it out: ``rqmail run``.
 
 ``story`` tells what happens in order; ``folder`` is what is kept, ``children`` the processes, ``sample`` the campaign,
 ``view`` what is seen meanwhile.

@@ -32,7 +32,7 @@ class Child:
 
 
 class Children:
-    """Starts processes, notices when one ends by itself, and leaves none behind."""
+    """Starts processes, notices when one ends by itself, and leaves none running."""
 
     def __init__(self) -> None:
         self._running: dict[str, Child] = {}

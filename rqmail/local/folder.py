@@ -1,4 +1,4 @@
-"""The folder a local run lives in: one run at a time, keys that stay, a log for each process."""
+"""The folder of a local run: one run at a time, keys that stay, a log for each process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rqmail.errors import ConflictError
 
 
 class RunFolder:
-    """Everything a local run keeps; nobody but its owner may look inside."""
+    """Everything a local run keeps; only its owner may read it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -24,7 +24,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for this process; raises ``ConflictError`` while another run has it."""
+        """Lock the folder for this process; raises ``ConflictError`` while another run has it."""
         descriptor = os.open(self.path / "run.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -39,20 +39,20 @@ class RunFolder:
             os.close(descriptor)
 
     def secret(self, name: str) -> str:
-        """Answer a secret that is made at first and stays."""
+        """Answer a secret that is made once and kept."""
         file = self.path / name
         if not file.exists():
             self._write_private(file, secrets.token_urlsafe(32))
         return file.read_text(encoding="ascii").strip()
 
     def write_environment(self, variables: Mapping[str, str]) -> Path:
-        """Write what another terminal needs to join in, as a file for the shell."""
+        """Write the settings another terminal needs, as a file for the shell."""
         file = self.path / "env"
         self._write_private(file, "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items()))
         return file
 
     def log(self, name: str) -> Path:
-        """Answer where a process writes what it has to say."""
+        """Answer the log file of a process."""
         return self.path / "log" / f"{name}.log"
 
     @staticmethod

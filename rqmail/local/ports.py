@@ -1,4 +1,4 @@
-"""Ports of this machine: which is free, and whether somebody answers on one."""
+"""Ports of this machine: which is free, and whether a server answers on one."""
 
 from __future__ import annotations
 

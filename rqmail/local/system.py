@@ -1,4 +1,4 @@
-"""The whole system as processes on this machine: started in order of dependence, stopped the other way round."""
+"""The whole system as processes on this machine: started in order of dependence, stopped in the reverse order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LocalSystem:
         self.sandbox: SandboxControl | None = None
 
     def start_servers(self, settings: Settings, *, real: bool) -> dict[str, str]:
-        """Start what the rest stands on, and answer the variables with which the rest finds it."""
+        """Start the servers the rest needs, and answer the variables with which the rest finds it."""
         path = self._folder.path
         port = free_port()
         self._start(
@@ -123,7 +123,7 @@ class LocalSystem:
                 raise RunFailedError("stopped while starting")
 
     def check(self) -> None:
-        """Raise when a process ended that the run cannot go on without; say so of another."""
+        """Raise when a process that the run needs has ended; report the end of any other."""
         ended = self._children.ended()
         if ended is None:
             return
@@ -133,7 +133,7 @@ class LocalSystem:
         self._console.print(text, style="yellow")
 
     def stop(self) -> None:
-        """Stop who makes work and who does it, then what they stand on."""
+        """Stop the web process, the scheduler and the workers first, then the servers they need."""
         if self._console.is_terminal:
             self._console.print("Stopping: what is being sent now is finished first.", style="dim")
         killed = self._children.stop(("web", "scheduler", *_WORKERS), patience=_PATIENCE_SECONDS)

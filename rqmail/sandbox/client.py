@@ -75,7 +75,7 @@ class SandboxControl:
         return answer
 
     def revoke_tokens(self) -> None:
-        """Make every access token issued so far worthless."""
+        """Revoke every access token issued so far."""
         self._call("POST", "tokens/revoke")
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""The sandbox's own API under ``/_sandbox``: what came in, what shall go wrong. Loopback only."""
+"""The sandbox's own API under ``/_sandbox``: what was accepted, and which faults are to happen. Loopback only."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Control:
         return await self.config(request)
 
     async def revoke_tokens(self, _request: web.Request) -> web.Response:
-        """``POST /_sandbox/tokens/revoke``: every token so far is worthless."""
+        """``POST /_sandbox/tokens/revoke``: revoke every token issued so far."""
         self._state.tokens.revoke_all()
         return web.Response(status=204)
 
@@ -115,7 +115,7 @@ async def _object(request: web.Request) -> dict[str, Any]:
 
 
 def _guarded(handler: Handler) -> Handler:
-    """Let this machine in only, ask JSON of what changes something, and answer 400 to what cannot be understood."""
+    """Serve this machine only, require JSON for what changes something, and answer 400 to what cannot be read."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if not is_loopback(request):

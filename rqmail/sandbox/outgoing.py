@@ -31,7 +31,7 @@ def check_headers(message: dict[str, Any]) -> None:
 
 
 def check_outgoing(message: dict[str, Any], mailbox: Mailbox) -> None:
-    """Refuse a mail without recipients, with an address that is none, or from somebody else's address."""
+    """Refuse a mail without recipients, with an address that is none, or from another mailbox's address."""
     check_headers(message)
     addresses = [address for name in _RECIPIENTS for address in addresses_of(message, name)]
     if not addresses:

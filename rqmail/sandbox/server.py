@@ -81,7 +81,7 @@ class Sandbox:
         return self._certificate.ca_file
 
     def start(self) -> Self:
-        """Serve in a thread; returns once connections are taken, raises ``OSError`` when the port cannot be had."""
+        """Serve in a thread; returns once connections are taken, raises ``OSError`` when the port is taken."""
         if self._thread is not None:
             raise RuntimeError("the sandbox is running")
         sockets = self._listen()

@@ -1,4 +1,4 @@
-"""Access tokens: who gets one, and which of them still open a door."""
+"""Access tokens: who gets one, and which of them are still valid."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TokenRefusal(Exception):
 
 
 class TokenStore:
-    """Issues tokens against the directory and remembers which are alive."""
+    """Issues tokens against the directory and remembers which are valid."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -62,7 +62,7 @@ class TokenStore:
         return token
 
     def problem_with(self, token: str, now: float) -> str | None:
-        """Say in Graph's words why ``token`` opens nothing, or answer ``None`` if it does."""
+        """Say in Graph's words why ``token`` is not valid, or answer ``None`` if it is."""
         if not token:
             return "Access token is empty."
         expiry = self._expiry.get(token)
@@ -71,12 +71,12 @@ class TokenStore:
         return None if expiry > now else "Lifetime validation failed, the token is expired."
 
     def revoke_all(self) -> None:
-        """Make every token issued so far worthless."""
+        """Revoke every token issued so far."""
         self._expiry.clear()
 
 
 def check_token_request(form: dict[str, str], tenant: str, directory: SandboxDirectory, audience: str) -> None:
-    """Raise what Entra answers when the client-credentials request in ``form`` deserves no token."""
+    """Raise what Entra answers when the client-credentials request in ``form`` is refused."""
     check_tenant(tenant, directory)
     if form.get("grant_type") != "client_credentials":
         raise TokenRefusal(400, "unsupported_grant_type", 70003, "The app requested an unsupported grant type.")

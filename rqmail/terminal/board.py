@@ -18,7 +18,7 @@ _STATUS_STYLE = {"SENT": "green", "ERROR": "red", "UNKNOWN": "magenta"}
 
 
 def board(status: Status) -> RenderableType:
-    """Draw everything the overview knows, as tall as it is."""
+    """Draw the whole overview."""
     return Group(*_parts(status))
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from rqmail import logs
 from rqmail.clock import Clock, from_epoch_ms, utc_now
 from rqmail.models.base import connect
-from rqmail.scrubbing import keep_secret
 from rqmail.settings import Settings, load_settings
+from rqmail.text.scrubbing import keep_secret
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rqmail.scrubbing import scrubbed
+from rqmail.text.scrubbing import scrubbed
 
 
 class RqmailError(Exception):

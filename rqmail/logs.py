@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from rqmail.scrubbing import scrubbed, scrubbed_event, scrubbed_value, without_addresses
+from rqmail.text.scrubbing import scrubbed, scrubbed_event, scrubbed_value, without_addresses
 
 #: Fields that name a mailbox or a message: they are what a line is about, and are written as they are.
 _NAMING = frozenset({"mailboxKey", "messageUuid", "timestamp", "level"})

@@ -10,9 +10,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rqmail.decoding import encoding_of
 from rqmail.errors import SettingsError
-from rqmail.values import (
+from rqmail.text.decoding import encoding_of
+from rqmail.text.values import (
     ENTRA_TENANT_ALLOWED,
     GUID_ALLOWED,
     SECRET_ALLOWED,

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from rqmail.errors import SettingsError
-from rqmail.scrubbing import keep_secret
+from rqmail.text.scrubbing import keep_secret
 
 _VARIABLE = "RQMAIL_SECRET_KEY"
 

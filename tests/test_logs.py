@@ -48,7 +48,7 @@ SAY_SECRETS = """
 import logging, threading, sys
 import structlog
 from rqmail import logs
-from rqmail.scrubbing import keep_secret
+from rqmail.text.scrubbing import keep_secret
 SECRET = "planted-secret-of-a-test"
 keep_secret(SECRET)
 early = logging.StreamHandler()  # as RQ's, which is there before ours is set up

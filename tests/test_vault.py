@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rqmail.errors import SettingsError
-from rqmail.scrubbing import scrubbed
+from rqmail.text.scrubbing import scrubbed
 from rqmail.vault import SecretBox
 
 BOX = SecretBox("a-key-of-16-chars")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rqmail.administration import messages
 from rqmail.administration.messages import Filter
 from rqmail.insight.jsonable import as_json
+from rqmail.insight.spreadsheet import csv_lines
 from rqmail.models import listing
-from rqmail.spreadsheet import csv_lines
 
 #: Messages fetched at once.
 _AT_ONCE = 500

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, get_args
 
-from rqmail import values
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.models import counts
 from rqmail.models.mailbox import Provider
 from rqmail.ratelimit.pacing import Pacing
-from rqmail.values import trimmed
+from rqmail.text import values
+from rqmail.text.values import trimmed
 
 _KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _KEY_ALLOWED = "1 to 64 letters, digits, dots, hyphens and underscores, beginning and ending with a letter or digit"

@@ -15,9 +15,9 @@ from rqmail.administration.messages import Filter, MessageLine, MessageView
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import sender, sender_options
 from rqmail.cli.printing import json_option, print_json
+from rqmail.insight.spreadsheet import delimiter_named
 from rqmail.intake.draft import require_sender
 from rqmail.models.message import MessageStatus
-from rqmail.spreadsheet import delimiter_named
 from rqmail.terminal.tables import console, moment, plain, table
 
 _STATES = click.Choice(

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from rqmail.decoding import decoded
-from rqmail.values import trimmed
+from rqmail.text.decoding import decoded
+from rqmail.text.values import trimmed
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rqmail.values import trimmed
+from rqmail.text.values import trimmed
 
 
 class SystemMailboxConfig(Protocol):

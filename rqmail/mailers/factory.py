@@ -27,7 +27,7 @@ from rqmail.mailers.sendgrid import SendGridMailer
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits, resolve_limits
 from rqmail.settings import LOOPBACK_HOSTS, Settings
-from rqmail.values import checked_line, checked_secret, trimmed
+from rqmail.text.values import checked_line, checked_secret, trimmed
 
 _MOST_MAILERS = 4096
 _MOST_TOKEN_SOURCES = 512

@@ -20,6 +20,7 @@ def environment(sqlite_database, redis_url, monkeypatch, tmp_path):
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.chdir(tmp_path)
     return variables
 

@@ -152,7 +152,7 @@ def test_old_messages_are_counted_and_deleted(send, run_json):
 
 
 def test_one_pass_hands_over_what_the_budget_admits(run_json, send):
-    run_json("mailbox", "set", "news", "--per-minute", "2")
+    run_json("mailbox", "set", "news", "--per-minute", "2", "--pacing", "burst")
     for _ in range(3):
         send()
     assert run_json("dispatch")["claimed"] == 2

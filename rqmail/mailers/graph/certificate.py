@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.x509 import Certificate, load_pem_x509_certificate
 
-from rqmail.decoding import decoded
 from rqmail.errors import MailAuthError
+from rqmail.text.decoding import decoded
 
 _BLOCK = re.compile(r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----.*?-----END (?P=label)-----", re.DOTALL)
 

@@ -17,7 +17,7 @@ from rqmail.clock import Clock, to_epoch_ms, utc_now
 from rqmail.errors import MailError, MailThrottledError
 from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.http.per_process import PerProcess
-from rqmail.scrubbing import keep_secret
+from rqmail.text.scrubbing import keep_secret
 
 log = structlog.get_logger(__name__)
 

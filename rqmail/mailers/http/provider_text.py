@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rqmail.scrubbing import scrubbed, without_addresses
+from rqmail.text.scrubbing import scrubbed, without_addresses
 
 
 def one_line(text: str) -> str:

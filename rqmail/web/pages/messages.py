@@ -16,8 +16,8 @@ from rqmail.administration.access import Scope
 from rqmail.administration.changes import BulkActionName
 from rqmail.administration.export import as_csv
 from rqmail.administration.messages import Filter, MessageLine
+from rqmail.insight.spreadsheet import delimiter_named
 from rqmail.models.message import MessageStatus, Priority
-from rqmail.spreadsheet import delimiter_named
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed, words

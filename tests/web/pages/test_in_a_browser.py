@@ -57,7 +57,7 @@ def test_a_person_signs_in_and_out_with_the_keyboard_alone(context: BrowserConte
 def test_the_next_dispatch_uses_a_limit_that_was_just_changed_and_no_process_is_restarted(
     other_process: Application, page: Page, application: Application, clock: MovableClock
 ) -> None:
-    application.mailboxes.add("nieuws", "nieuws@x.nl", rate_limit_per_minute=2)
+    application.mailboxes.add("nieuws", "nieuws@x.nl", rate_limit_per_minute=2, pacing="burst")
     with borrowed():
         submitted(*(new_message("mailbox:nieuws") for _ in range(20)))
     assert other_process.dispatcher.tick().claimed == 2

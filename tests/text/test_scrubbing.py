@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rqmail.scrubbing import keep_secret, scrubbed, scrubbed_event, scrubbed_value, without_addresses
+from rqmail.text.scrubbing import keep_secret, scrubbed, scrubbed_event, scrubbed_value, without_addresses
 
 
 def test_a_known_secret_is_taken_out_however_it_is_written():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rqmail.decoding import decoded
+from rqmail.text.decoding import decoded
 
 TEXT = "Beste Zoë,\r\ntot ziens in Café Ørsted – dag!"
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rqmail.errors import InvalidInputError
-from rqmail.spreadsheet import csv_lines, delimiter_named, harmless
+from rqmail.insight.spreadsheet import csv_lines, delimiter_named, harmless
 
 FORMULA = re.compile(r'[ \xa0"]*[=+\-@＝＋－＠]')
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rqmail.values import checked_entra_tenant, checked_guid, checked_line, checked_secret, trimmed
+from rqmail.text.values import checked_entra_tenant, checked_guid, checked_line, checked_secret, trimmed
 
 GUID = "5a4db0c5-7e4a-4a7e-9c1d-2b6f0a5e1c01"
 

@@ -165,7 +165,8 @@ class Application:
             clock=self.clock,
             busy_wait_seconds=5.0,
         )
-        return Senders(factory, self.box, self._default_limits, pacing=self.settings.pacing)
+        own_app = (self.settings.graph_tenant_id, self.settings.graph_client_id)
+        return Senders(factory, self.box, self._default_limits, own_app=own_app, pacing=self.settings.pacing)
 
     @_Part
     def service(self) -> MailProviderService:
@@ -254,7 +255,7 @@ class Application:
         """The tenants and their mail settings."""
         from rqmail.administration.tenants import Tenants
 
-        return Tenants(self.clock, self.box)
+        return Tenants(self.clock, self.box, self.limiter)
 
     @_Part
     def changes(self) -> Changes:

@@ -16,11 +16,24 @@ from rqmail.administration.tenants import Tenants, TenantView
 from rqmail.clock import Clock
 from rqmail.delivery.senders import Senders
 from rqmail.insight.overview import Overview
+from rqmail.models import counts
 
 BulkActionName = Literal["cancel", "requeue", "send-now", "confirm-sent", "resend", "discard"]
 
 #: Under this name is written down what was done on the command line.
 COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """A sender's messages of unknown outcome that went through what it had before an edit.
+
+    Recovery looks for them there, with the access they went with; where that is gone (or never was: SendGrid keeps no
+    mailbox) they are ``not_to_be_looked_up`` and wait for a person.
+    """
+
+    messages: int
+    not_to_be_looked_up: int
 
 
 @dataclass(frozen=True)
@@ -95,11 +108,7 @@ class Changes:
 
     def set_tenant(self, key: str, **fields: str | None) -> TenantView:
         """Change what is given of a tenant's mail setting."""
-        with self.audit.change(self.who, "tenant.set", f"tenant:{key}") as change:
-            change.before = self.tenants.get(key)
-            change.after = changed = self.tenants.set(key, **fields)
-        self.senders.forget()
-        return changed
+        return self._tenant("set", key, lambda: self.tenants.set(key, **fields))
 
     def delete_tenant(self, key: str) -> None:
         """Remove a tenant's mail setting; raises ``ConflictError`` while mail of it waits or needs a decision."""
@@ -107,6 +116,31 @@ class Changes:
             change.before = self.tenants.get(key)
             self.tenants.delete(key)
         self.senders.forget()
+
+    def left_behind(self, sender: str) -> LeftBehind:
+        """Count what depends on what this sender (``mailbox:KEY``, ``tenant:KEY``) had before; ask after an edit."""
+        now = self.senders.find(sender).route
+        messages = not_to_be_looked_up = 0
+        for route, number in counts.unknown_by_route(sender).items():
+            if route is not None and route != now:
+                messages += number
+                not_to_be_looked_up += 0 if self.senders.can_look(route) else number
+        return LeftBehind(messages, not_to_be_looked_up)
+
+    def pause_tenant(self, key: str, reason: str, duration: timedelta | None) -> TenantView:
+        """Send nothing of a tenant's mail for ``duration``, or until it is resumed."""
+        return self._tenant("pause", key, lambda: self.tenants.pause(key, reason=reason, duration=duration))
+
+    def resume_tenant(self, key: str) -> TenantView:
+        """End a pause: a person's, or one the provider's answers brought about."""
+        return self._tenant("resume", key, lambda: self.tenants.resume(key))
+
+    def _tenant(self, verb: str, key: str, act: Callable[[], TenantView]) -> TenantView:
+        with self.audit.change(self.who, f"tenant.{verb}", f"tenant:{key}") as change:
+            change.before = self.tenants.get(key)
+            change.after = changed = act()
+        self.senders.forget()
+        return changed
 
     # --- tokens ---
 

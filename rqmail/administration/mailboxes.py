@@ -15,18 +15,14 @@ from rqmail.administration.fields import (
     checked_text,
     refuse_while_open,
 )
+from rqmail.administration.pausing import Pausing
 from rqmail.clock import Clock
-from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
+from rqmail.errors import ConflictError, NotFoundError
 from rqmail.intake.addresses import check_address
 from rqmail.models.base import borrowed, transaction
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import mailbox_key
-
-#: A pause without an end: far enough away that nobody waits for it, near enough for every date column.
-INDEFINITELY = timedelta(days=3650)
-
-_MAX_REASON = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +46,7 @@ class Mailboxes:
     def __init__(self, clock: Clock, limiter: MailRateLimiter) -> None:
         self._clock = clock
         self._limiter = limiter
+        self._pausing = Pausing(clock, limiter)
 
     def all(self) -> list[MailboxView]:
         """List all system mailboxes by key."""
@@ -111,7 +108,7 @@ class Mailboxes:
         self._update(key, changes)
         after = self.get(key)
         if before.paused_until is not None and mailbox_key(before.address) != mailbox_key(after.address):
-            self._hold(after.address, before.paused_until - self._clock(), before.pause_reason or "")
+            self._pausing.keep(mailbox_key(after.address), before.paused_until, before.pause_reason or "")
         return after
 
     def delete(self, key: str) -> None:
@@ -123,22 +120,17 @@ class Mailboxes:
 
     def pause(self, key: str, *, reason: str, duration: timedelta | None = None) -> MailboxView:
         """Send nothing from the mailbox for ``duration``, or until it is resumed; replaces an earlier pause."""
-        if not isinstance(reason, str) or not reason.strip() or len(reason) > _MAX_REASON:
-            raise InvalidInputError("reason", reason, f"a reason of 1 to {_MAX_REASON} characters")
-        length = INDEFINITELY if duration is None else duration
-        if not timedelta(seconds=1) <= length <= INDEFINITELY:
-            raise InvalidInputError("duration", str(duration), f"1 second to {INDEFINITELY.days} days")
         row = _row(key)
-        self._update(key, {"paused_until": self._clock() + length, "pause_reason": reason.strip()})
-        self._limiter.resume(mailbox_key(row.address))  # otherwise a longer pause would outlive a shorter one
-        self._hold(row.address, length, reason.strip())
+        until, reason = self._pausing.asked(reason, duration)
+        self._update(key, {"paused_until": until, "pause_reason": reason})
+        self._pausing.begin(mailbox_key(row.address), until, reason)
         return self.get(key)
 
     def resume(self, key: str) -> MailboxView:
         """End a pause, a person's or one that the provider's answers brought about."""
         row = _row(key)
         self._update(key, {"paused_until": None, "pause_reason": None})
-        self._limiter.resume(mailbox_key(row.address))
+        self._pausing.end(mailbox_key(row.address))
         return self.get(key)
 
     def reset(self, key: str) -> MailboxView:
@@ -157,11 +149,6 @@ class Mailboxes:
         changes["changed_on"] = self._clock()
         with transaction():
             SystemMailbox.update(**changes).where(SystemMailbox.key == key).execute()
-
-    def _hold(self, address: str, length: timedelta, reason: str) -> None:
-        milliseconds = length // timedelta(milliseconds=1)
-        if milliseconds > 0:
-            self._limiter.pause(mailbox_key(address), milliseconds, reason)
 
     def _view(self, row: SystemMailbox) -> MailboxView:
         paused = row.paused_until is not None and row.paused_until > self._clock()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from rqmail.administration.fields import (
@@ -15,11 +15,14 @@ from rqmail.administration.fields import (
     checked_text,
     refuse_while_open,
 )
+from rqmail.administration.pausing import Pausing
 from rqmail.clock import Clock
+from rqmail.delivery.senders import budget_key_of
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.addresses import check_address
 from rqmail.models.base import borrowed, transaction
 from rqmail.models.mailbox import Provider, TenantMailSetting
+from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.vault import SecretBox
 
 _LONGEST_SECRET = 4096
@@ -37,6 +40,8 @@ class TenantView:
     has_graph_client_secret: bool
     sendgrid_from: str | None
     has_sendgrid_api_key: bool
+    paused_until: datetime | None
+    pause_reason: str | None
     created_on: datetime
     changed_on: datetime
 
@@ -44,18 +49,19 @@ class TenantView:
 class Tenants:
     """Adds, changes and removes tenants' mail settings; an edit holds for every process within a second or two."""
 
-    def __init__(self, clock: Clock, box: SecretBox) -> None:
+    def __init__(self, clock: Clock, box: SecretBox, limiter: MailRateLimiter) -> None:
         self._clock = clock
         self._box = box
+        self._pausing = Pausing(clock, limiter)
 
     def all(self) -> list[TenantView]:
         """List all tenants' mail settings by key."""
         with borrowed():
-            return [_view(row) for row in TenantMailSetting.select().order_by(TenantMailSetting.key)]
+            return [self._view(row) for row in TenantMailSetting.select().order_by(TenantMailSetting.key)]
 
     def get(self, key: str) -> TenantView:
         """Answer one tenant's mail setting."""
-        return _view(_row(key))
+        return self._view(_row(key))
 
     def add(self, key: str, provider: str | None = Provider.DEFAULT.value, **fields: str | None) -> TenantView:
         """Add a tenant's mail setting; ``fields`` as in :meth:`set`. ``ConflictError`` when the key is taken."""
@@ -90,6 +96,45 @@ class Tenants:
             _row(key)
             refuse_while_open(f"tenant:{key}")
             TenantMailSetting.delete().where(TenantMailSetting.key == key).execute()
+
+    def pause(self, key: str, *, reason: str, duration: timedelta | None = None) -> TenantView:
+        """Send nothing of the tenant's mail for ``duration``, or until it is resumed; replaces an earlier pause.
+
+        A tenant that shares its mailbox with another sender pauses that one too: the mailbox sends nothing.
+        """
+        row = _row(key)
+        until, reason = self._pausing.asked(reason, duration)
+        self._update(key, {"paused_until": until, "pause_reason": reason})
+        self._pausing.begin(budget_key_of(row), until, reason)
+        return self.get(key)
+
+    def resume(self, key: str) -> TenantView:
+        """End a pause, a person's or one that the provider's answers brought about."""
+        row = _row(key)
+        self._update(key, {"paused_until": None, "pause_reason": None})
+        self._pausing.end(budget_key_of(row))
+        return self.get(key)
+
+    def _update(self, key: str, changes: dict[str, object]) -> None:
+        with transaction():
+            TenantMailSetting.update(**changes, changed_on=self._clock()).where(TenantMailSetting.key == key).execute()
+
+    def _view(self, row: TenantMailSetting) -> TenantView:
+        paused = row.paused_until is not None and row.paused_until > self._clock()
+        return TenantView(
+            key=row.key,
+            provider=row.provider,
+            address=row.address,
+            graph_tenant_id=row.graph_tenant_id,
+            graph_client_id=row.graph_client_id,
+            has_graph_client_secret=row.graph_client_secret_encrypted is not None,
+            sendgrid_from=row.sendgrid_from,
+            has_sendgrid_api_key=row.sendgrid_api_key_encrypted is not None,
+            paused_until=row.paused_until if paused else None,
+            pause_reason=row.pause_reason if paused else None,
+            created_on=row.created_on,
+            changed_on=row.changed_on,
+        )
 
     def _changes(self, fields: dict[str, str | None]) -> dict[str, Any]:
         """Check the given fields and answer the columns they go to, secrets encrypted."""
@@ -146,18 +191,3 @@ def _row(key: str) -> TenantMailSetting:
     if row is None:
         raise NotFoundError("tenant", key)
     return row
-
-
-def _view(row: TenantMailSetting) -> TenantView:
-    return TenantView(
-        key=row.key,
-        provider=row.provider,
-        address=row.address,
-        graph_tenant_id=row.graph_tenant_id,
-        graph_client_id=row.graph_client_id,
-        has_graph_client_secret=row.graph_client_secret_encrypted is not None,
-        sendgrid_from=row.sendgrid_from,
-        has_sendgrid_api_key=row.sendgrid_api_key_encrypted is not None,
-        created_on=row.created_on,
-        changed_on=row.changed_on,
-    )

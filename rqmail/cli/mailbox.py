@@ -10,7 +10,7 @@ import click
 from rqmail.administration.changes import COMMAND_LINE, Changes
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import Duration, Limit
-from rqmail.cli.printing import json_option, print_json
+from rqmail.cli.printing import json_option, print_json, warn_of_left_behind
 from rqmail.terminal.tables import console, moment, plain, table
 
 _FIELDS = {
@@ -101,6 +101,7 @@ def set_(
     if not changes:
         raise click.UsageError("Nothing to change: give --address, --per-minute, --recipients-per-day or --pacing.")
     _done(_changes().set_mailbox(key, **changes), f"Mailbox {key} was changed.", json_=json_)
+    warn_of_left_behind(_changes().left_behind(f"mailbox:{key}"))
 
 
 @mailbox.command(epilog='Example: rqmail mailbox pause news --reason "wrong list" --duration 2h')

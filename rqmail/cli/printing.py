@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from rqmail.administration.changes import LeftBehind
 from rqmail.insight.jsonable import as_json
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -21,3 +22,14 @@ def json_option(function: _F) -> _F:
 def print_json(value: object, *, one_line: bool = False) -> None:
     """Print a value of the read side as JSON."""
     click.echo(json.dumps(as_json(value), ensure_ascii=False, indent=None if one_line else 2))
+
+
+def warn_of_left_behind(left: LeftBehind) -> None:
+    """Tell a person, on stderr, how many messages of unknown outcome depend on what was just changed."""
+    if left.messages:
+        lost = f"; {left.not_to_be_looked_up:,} cannot be looked up" if left.not_to_be_looked_up else ""
+        click.echo(
+            f"Messages of unknown outcome that went through what it was before: {left.messages:,}. They are looked for"
+            f" there{lost}. What cannot be looked up waits for `rqmail message resolve`.",
+            err=True,
+        )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import click
 
 from rqmail.administration.changes import COMMAND_LINE
 from rqmail.bootstrap import application
-from rqmail.cli.parameters import secret_from
-from rqmail.cli.printing import json_option, print_json
+from rqmail.cli.parameters import Duration, secret_from
+from rqmail.cli.printing import json_option, print_json, warn_of_left_behind
 from rqmail.terminal.tables import console, plain, table
 
 _SECRET_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -93,6 +94,7 @@ def set_(key: str, provider: str | None, clear: tuple[str, ...], *, json_: bool,
         print_json(view)
     else:
         click.echo(f"Tenant {key} was changed.")
+    warn_of_left_behind(application().changes.left_behind(f"tenant:{key}"))
 
 
 @tenant.command()
@@ -105,6 +107,32 @@ def delete(key: str, *, json_: bool) -> None:
         print_json({"key": key})
     else:
         click.echo(f"Tenant {key} was removed.")
+
+
+@tenant.command(epilog='Example: rqmail tenant pause acme --reason "contract ended" --duration 2h')
+@click.argument("key")
+@click.option("--reason", required=True, help="Why; shown wherever somebody asks.")
+@click.option("--duration", type=Duration(), help="For how long (90s, 5m, 2h, 3d); otherwise until it is resumed.")
+@json_option
+def pause(key: str, reason: str, duration: timedelta | None, *, json_: bool) -> None:
+    """Send nothing of a tenant's mail for a while; it waits."""
+    view = application().changes.by(COMMAND_LINE).pause_tenant(key, reason, duration)
+    if json_:
+        print_json(view)
+    else:
+        click.echo(f"Tenant {key} is paused {f'for {duration}' if duration else 'until it is resumed'}.")
+
+
+@tenant.command()
+@click.argument("key")
+@json_option
+def resume(key: str, *, json_: bool) -> None:
+    """End a pause, a person's or one after errors of the provider."""
+    view = application().changes.by(COMMAND_LINE).resume_tenant(key)
+    if json_:
+        print_json(view)
+    else:
+        click.echo(f"Tenant {key} sends again.")
 
 
 def _given(fields: dict[str, str | None]) -> dict[str, str | None]:

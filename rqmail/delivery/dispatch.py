@@ -166,7 +166,7 @@ class Dispatcher:
         return DispatchReport(claimed=claimed, jobs=jobs, senders_due=len(names), senders_waiting=still)
 
     def _rooms(
-        self, waiting: list[Due], senders: dict[str, Sender], hand: dict[str, InHand], now: datetime
+        self, waiting: list[Due], senders: dict[str, Sender], hand: dict[tuple[str, str | None], InHand], now: datetime
     ) -> dict[str, _Room]:
         """Ask the limiter for all mailboxes at once, and take off what is claimed already."""
         wanted: dict[str, RateLimits] = {}
@@ -178,8 +178,8 @@ class Dispatcher:
         # A person's pause stands in the table, where it outlives the limiter's memory of it.
         paused = {sender.budget_key for sender in senders.values() if sender.paused_until and sender.paused_until > now}
         in_hand_by_key: defaultdict[str, list[InHand]] = defaultdict(list)
-        for name, counts in hand.items():
-            in_hand_by_key[_budget_key(name, senders)].append(counts)
+        for (name, mailbox), counts in hand.items():
+            in_hand_by_key[mailbox or _budget_key(name, senders)].append(counts)
         usages = self._limiter.usage(wanted)
         now_ms = to_epoch_ms(now)
         return {

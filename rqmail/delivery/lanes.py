@@ -20,7 +20,7 @@ from rqmail.delivery.senders import Senders
 from rqmail.models.backlog import queued
 from rqmail.models.base import patiently
 from rqmail.models.contents import Contents, load_contents
-from rqmail.models.message import Message
+from rqmail.models.message import Message, Route
 
 log = structlog.get_logger()
 
@@ -236,22 +236,35 @@ class _Run:
         in_time = [m for m in candidates if m.expires_on is None or m.expires_on > now]
         for late in (m for m in candidates if m not in in_time):
             patiently(lambda late=late: Message.expire(late.id))  # type: ignore[misc]
-        ids = [m.id for m in in_time]
-        started, began, lease_until = patiently(lambda: self._start(ids))
+        # Who sends is asked again: it is written down with the attempt what it goes through, whatever was edited since.
+        known = self._lanes.senders.all()
+        by_route: dict[Route | None, list[Message]] = {}
+        for message in in_time:
+            sender = known.get(message.sender)
+            by_route.setdefault(sender.route if sender else None, []).append(message)
+        for route, messages in by_route.items():
+            self._begin_through(route, mailbox, messages)
+
+    def _begin_through(self, route: Route | None, mailbox: _Mailbox, messages: list[Message]) -> None:
+        """Move messages that go the same way to SENDING."""
+        ids = [m.id for m in messages]
+        started, began, lease_until = patiently(lambda: self._start(ids, route))
         if missing := [message_id for message_id in ids if message_id not in started]:
             # Another has them, unless the database took our word and its answer was lost: then nobody is at them.
             patiently(lambda: Message.put_back_unsent(missing, self._claim))
         with self._lock:
             self.lost += len(missing)
-            for message in (m for m in in_time if m.id in started):
+            for message in (m for m in messages if m.id in started):
+                message.goes_through(route)
                 message.attempted_on, message.lease_until = began, lease_until
                 mailbox.begun.append(message)
 
-    def _start(self, ids: list[str]) -> tuple[set[str], datetime, datetime]:
+    def _start(self, ids: list[str], route: Route | None) -> tuple[set[str], datetime, datetime]:
         """Count the lease from when it is written: the database may have been away since this was first tried."""
         now = self._lanes.clock()
         lease_until = now + self._lanes.lease
-        return Message.start_sending(ids, claim=self._claim, now=now, lease_until=lease_until), now, lease_until
+        started = Message.start_sending(ids, claim=self._claim, now=now, lease_until=lease_until, route=route)
+        return started, now, lease_until
 
     def _leave(self, key: str) -> None:
         """Put a mailbox's messages back untouched: it rests, or the job is over."""

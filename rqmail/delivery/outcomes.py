@@ -97,6 +97,10 @@ class _Call:
             at=self.at.isoformat(),
             outcome=outcome,
             duration_ms=round(self.seconds * 1000),
+            provider=self.sender.route.provider,
+            mailbox_key=self.sender.route.mailbox_key,
+            entra_tenant=self.sender.route.entra_tenant,
+            app_id=self.sender.route.app_id,
             status=answer.status if answer else None,
             code=error.code if error else None,
             request_id=answer.request_id if answer else None,
@@ -144,6 +148,9 @@ class MailProviderService:
             log.exception("mail.send.unexpected", messageUuid=message.id, begun=False)
             moment = self._later(message, FAULT_REST[0])
             return self._written(message.defer, moment, waiting_for="fault", error=_fault(fault))
+        if message.route != sender.route:
+            # The sender was edited since the claim was written: a mail goes through what its row says, or not yet.
+            return self._put_back(message)
         try:
             receipt = self._mailer(sender).send(mail)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the message needs an outcome

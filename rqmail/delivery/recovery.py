@@ -16,7 +16,8 @@ from rqmail.delivery.senders import Senders
 from rqmail.errors import MailboxNotReadableError, MailError, NotFoundError
 from rqmail.models.backlog import overdue
 from rqmail.models.base import AWAY_ERRORS, borrowed
-from rqmail.models.message import Message, MessageStatus
+from rqmail.models.mailbox import Provider
+from rqmail.models.message import Message, MessageStatus, Route
 from rqmail.queues import MailQueues
 
 log = structlog.get_logger()
@@ -41,6 +42,17 @@ _NOT_READABLE = timedelta(hours=1)
 #: wider than the server's clock and ours can ever differ.
 _CLOCKS_DIFFER = timedelta(days=1)
 
+#: The access an attempt went with is gone: whether it was sent can be looked up nowhere, so nothing is guessed.
+ACCESS_GONE_NOTE = (
+    "It is unknown whether this was sent, and the app it was sent through is no longer in the settings, so it cannot be"
+    " looked up. Put that app back, or confirm, resend or discard it."
+)
+
+NO_MAILBOX_NOTE = (
+    "It is unknown whether this was sent, and its provider keeps no mailbox in which to look."
+    " Confirm, resend or discard it."
+)
+
 NOT_READABLE_NOTE = (
     "It is unknown whether this was sent, and the app may not read the mailbox to find out (Mail.Read is missing)."
     " Confirm, resend or discard it."
@@ -62,15 +74,15 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class _Looks:
-    """One pass over UNKNOWN messages: how they ended, and into which senders' mailboxes it is no use to look again."""
+    """One pass over UNKNOWN messages: how they ended, and where they went it is no use to look again."""
 
     ends_at: float
     found: int = 0
     again: int = 0
     gave_up: int = 0
     unknown: int = 0
-    away: set[str] = field(default_factory=set)
-    unreadable: set[str] = field(default_factory=set)
+    away: set[Route | None] = field(default_factory=set)
+    unreadable: set[Route | None] = field(default_factory=set)
 
 
 class Recovery:
@@ -140,7 +152,7 @@ class Recovery:
             except MailError as problem:
                 # Whatever keeps us from looking (a throttle, no token) says nothing about the message.
                 log.info("mail.recovery.cannotLook", messageUuid=message.id, err=type(problem).__name__)
-                looks.away.add(message.sender)
+                looks.away.add(message.route or self._presumed_route(message))
                 self._look_later(message, now + _CANNOT_LOOK_NOW, looks)
             except AWAY_ERRORS:
                 raise
@@ -150,21 +162,25 @@ class Recovery:
         return looks
 
     def _look_for(self, message: Message, now: datetime, looks: _Looks) -> None:
-        """Look for one UNKNOWN message where its mailbox keeps what it sent."""
-        if message.sender in looks.away:
+        """Look for one UNKNOWN message where it went: in the mailbox of its attempt, with the access of its attempt."""
+        route = message.route or self._presumed_route(message)
+        if route in looks.away:
             return self._look_later(message, now + _CANNOT_LOOK_NOW, looks)
-        if message.sender in looks.unreadable:
-            return self._by_policy(message, now, looks)
-        try:
-            mailbox = self._senders.mailbox(self._senders.find(message.sender))
-        except NotFoundError:
-            mailbox = None
+        if route is not None and route.provider != Provider.MICROSOFT_GRAPH.value:
+            return self._by_policy(message, now, NO_MAILBOX_NOTE, looks)
+        if route in looks.unreadable:
+            return self._by_policy(message, now, NOT_READABLE_NOTE, looks)
+        mailbox = None if route is None else self._senders.mailbox_of(route)
         if mailbox is None:
-            return self._by_policy(message, now, looks)
+            return self._hold(message, now, ACCESS_GONE_NOTE, looks)
         try:
             sighting = mailbox.find_sent(message.id, message.created_on - _CLOCKS_DIFFER)
         except MailboxNotReadableError:
-            return self._by_policy(message, now, looks)
+            said = NOT_READABLE_NOTE in (message.last_error or "")
+            if not said:
+                log.warning("mail.recovery.notReadable", mailboxKey=message.mailbox_key, policy=self._unknown_policy)
+            looks.unreadable.add(route)
+            return self._by_policy(message, now, NOT_READABLE_NOTE, looks)
         if sighting is not None:
             return self._found(message, now, f"Found in {sighting.folder}.", looks)
         if now - message.unclear_since < self._grace:
@@ -174,26 +190,35 @@ class Recovery:
             return self._gave_up(message, now, absent, looks)
         return self._again(message, now, absent, looks)
 
-    def _by_policy(self, message: Message, now: datetime, looks: _Looks) -> None:
+    def _presumed_route(self, message: Message) -> Route | None:
+        """For a message sent before routes were written down: its sender's, if that still has the same mailbox."""
+        try:
+            route = self._senders.find(message.sender).route
+        except NotFoundError:
+            return None
+        return route if message.mailbox_key in {None, route.mailbox_key} else None
+
+    def _by_policy(self, message: Message, now: datetime, note: str, looks: _Looks) -> None:
         """Nobody can look: do what the operator chose for this case."""
-        said = NOT_READABLE_NOTE in (message.last_error or "")
-        if not said and message.sender not in looks.unreadable:
-            log.warning("mail.recovery.notReadable", mailboxKey=message.mailbox_key, policy=self._unknown_policy)
-        looks.unreadable.add(message.sender)
-        note = None if said else f"{message.last_error or ''} {NOT_READABLE_NOTE}".strip()
         if now - message.unclear_since < self._grace:
-            return self._look_later(message, now + _LOOK_AGAIN, looks, note)
+            return self._look_later(message, now + _LOOK_AGAIN, looks, _added(note, message.last_error))
         policy = self._unknown_policy
         if policy == "resend" and message.attempts >= self._max_attempts:
             policy = "hold"
         match policy:
             case "hold":
-                return self._look_later(message, now + _NOT_READABLE, looks, note)
+                return self._hold(message, now, note, looks)
             case "resend":
                 return self._again(message, now, "Sent again by RQMAIL_UNKNOWN_POLICY=resend.", looks)
             case "assume-sent":
                 return self._found(message, now, "Taken for sent by RQMAIL_UNKNOWN_POLICY=assume-sent.", looks)
         assert_never(policy)
+
+    def _hold(self, message: Message, now: datetime, note: str, looks: _Looks) -> None:
+        """Leave it to a person; from time to time see whether it can be looked for after all."""
+        if note == ACCESS_GONE_NOTE and note not in (message.last_error or ""):
+            log.warning("mail.recovery.accessGone", mailboxKey=message.mailbox_key, appId=message.app_id)
+        self._look_later(message, now + _NOT_READABLE, looks, _added(note, message.last_error))
 
     @staticmethod
     def _found(message: Message, now: datetime, note: str, looks: _Looks) -> None:
@@ -210,3 +235,8 @@ class Recovery:
     @staticmethod
     def _look_later(message: Message, moment: datetime, looks: _Looks, note: str | None = None) -> None:
         looks.unknown += message.look_again_at(moment, note)
+
+
+def _added(note: str, error: str | None) -> str | None:
+    """Add ``note`` to what is known about a message, once; ``None`` where it is said already."""
+    return None if note in (error or "") else f"{error or ''} {note}".strip()

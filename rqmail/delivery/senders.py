@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rqmail.clock import monotonic
@@ -14,6 +14,7 @@ from rqmail.mailers.factory import MailerFactory
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.models.base import borrowed
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
+from rqmail.models.message import Route
 from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
 from rqmail.ratelimit.pacing import Pacing
 from rqmail.vault import SecretBox
@@ -51,16 +52,27 @@ class Sender:
     budget_key: str
     limits: RateLimits | None
     row: SystemMailbox | TenantMailSetting | None
+    provider: str = Provider.MICROSOFT_GRAPH.value
+    entra_tenant: str | None = None
+    app_id: str | None = None
     pacing: Pacing = "burst"
+
+    @property
+    def route(self) -> Route:
+        """What a mail of this sender goes through now."""
+        return Route(self.provider, self.budget_key, self.entra_tenant, self.app_id)
 
     @property
     def paused_until(self) -> datetime | None:
         """Until when a person has paused it, if somebody has."""
-        return self.row.paused_until if isinstance(self.row, SystemMailbox) else None
+        return None if self.row is None else self.row.paused_until
 
 
 class Senders:
-    """Finds senders by the name a message carries; thread-safe, and never more than a second behind the tables."""
+    """Finds senders by the name a message carries; thread-safe, and never more than a second behind the tables.
+
+    ``own_app`` is the Entra tenant and the app of the settings, through which whoever has none of its own sends.
+    """
 
     def __init__(
         self,
@@ -68,12 +80,14 @@ class Senders:
         box: SecretBox,
         defaults: RateLimits,
         *,
+        own_app: tuple[str | None, str | None] = (None, None),
         pacing: Pacing = "even",
         monotonic: Callable[[], float] = monotonic,
     ) -> None:
         self._factory = factory
         self._box = box
         self._defaults = defaults
+        self._own_tenant, self._own_app_id = own_app
         self._pacing = pacing
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -111,34 +125,60 @@ class Senders:
             case None:
                 return self._factory.get_mailer()
 
-    def mailbox(self, sender: Sender) -> GraphMailbox | None:
-        """Answer the read side of a Graph mailbox; ``None`` where the mail leaves another way."""
-        match sender.row:
-            case SystemMailbox() as mailbox:
-                return self._factory.get_graph_mailbox_for_system_mailbox(mailbox)
-            case TenantMailSetting() as tenant:
-                return self._factory.get_graph_mailbox(self._tenant_config(tenant))
-            case None:
-                return None
+    def can_look(self, route: Route) -> bool:
+        """Say whether what went through ``route`` can be looked up: the access it went with is still there."""
+        return route.provider == Provider.MICROSOFT_GRAPH.value and self.mailbox_of(route) is not None
+
+    def mailbox_of(self, route: Route) -> GraphMailbox | None:
+        """Answer the read side of the mailbox an attempt went through, with the access it went with.
+
+        Whose address that mailbox is by now, and what its sender sends through, does not matter. ``None`` where that
+        access is gone: the app is no longer the settings' nor any tenant's.
+        """
+        if route.provider != Provider.MICROSOFT_GRAPH.value:
+            raise ValueError(f"a mail that went through {route.provider} is in no mailbox")
+        access = TenantConfig(
+            key=f"what went through {route.mailbox_key}",
+            provider=route.provider,
+            address=route.mailbox_key,
+            graph_tenant_id=route.entra_tenant,
+            graph_client_id=None,
+            graph_client_secret=None,
+            sendgrid_api_key=None,
+            sendgrid_from=None,
+        )
+        if route.app_id == self._own_app_id:
+            return self._factory.get_graph_mailbox(access)
+        for tenant in (sender.row for sender in self.all().values()):
+            if isinstance(tenant, TenantMailSetting) and tenant.graph_client_id == route.app_id:
+                secret = self._open(tenant.graph_client_secret_encrypted)
+                return self._factory.get_graph_mailbox(
+                    replace(access, graph_client_id=route.app_id, graph_client_secret=secret)
+                )
+        return None
 
     def _read(self) -> dict[str, Sender]:
         with borrowed():
             mailboxes = list(SystemMailbox.select())
             tenants = list(TenantMailSetting.select())
-        known = {DEFAULT_SENDER: Sender(DEFAULT_SENDER, DEFAULT_SENDER, None, None)}
+        graph, sendgrid = Provider.MICROSOFT_GRAPH.value, Provider.SENDGRID.value
+        known = {DEFAULT_SENDER: Sender(DEFAULT_SENDER, DEFAULT_SENDER, None, None, sendgrid)}
+        own = (self._own_tenant, self._own_app_id)
         for mailbox in mailboxes:
             limits = resolve_limits(
                 mailbox.rate_limit_per_minute, mailbox.rate_limit_recipients_per_day, defaults=self._defaults
             )
             name = MAILBOX_PREFIX + mailbox.key
             pacing: Pacing = mailbox.pacing or self._pacing
-            known[name] = Sender(name, mailbox_key(mailbox.address), limits, mailbox, pacing)
+            known[name] = Sender(name, budget_key_of(mailbox), limits, mailbox, graph, *own, pacing=pacing)
         for tenant in tenants:
             name = TENANT_PREFIX + tenant.key
             if tenant.provider == Provider.MICROSOFT_GRAPH.value:
-                known[name] = Sender(name, mailbox_key(tenant.address or ""), self._defaults, tenant, self._pacing)
+                app = (tenant.graph_tenant_id or self._own_tenant, tenant.graph_client_id or self._own_app_id)
+                key = budget_key_of(tenant)
+                known[name] = Sender(name, key, self._defaults, tenant, graph, *app, pacing=self._pacing)
             else:
-                known[name] = Sender(name, name, None, tenant)
+                known[name] = Sender(name, budget_key_of(tenant), None, tenant, sendgrid)
         return known
 
     def _tenant_config(self, row: TenantMailSetting) -> TenantConfig:
@@ -155,3 +195,10 @@ class Senders:
 
     def _open(self, secret: str | None) -> str | None:
         return None if secret is None else self._box.decrypt(secret)
+
+
+def budget_key_of(row: SystemMailbox | TenantMailSetting) -> str:
+    """Answer the key under which a sender is counted and paused: its mailbox, or itself where it has none."""
+    if isinstance(row, SystemMailbox) or row.provider == Provider.MICROSOFT_GRAPH.value:
+        return mailbox_key(row.address or "")
+    return TENANT_PREFIX + row.key

@@ -155,7 +155,13 @@ class Overview:
         for tenant in tenants:
             if tenant.provider == Provider.MICROSOFT_GRAPH.value and tenant.address:
                 known[f"tenant:{tenant.key}"] = _Known(
-                    tenant.key, tenant.address, mailbox_key(tenant.address), self._defaults, pacing=self._pacing
+                    tenant.key,
+                    tenant.address,
+                    mailbox_key(tenant.address),
+                    self._defaults,
+                    paused_until=tenant.paused_until,
+                    pause_reason=tenant.pause_reason,
+                    pacing=self._pacing,
                 )
             else:
                 known[f"tenant:{tenant.key}"] = _Known(tenant.key, tenant.sendgrid_from)

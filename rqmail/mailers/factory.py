@@ -96,17 +96,12 @@ class MailerFactory:
         return self._mailers.get(f"mailbox {mailbox.key}", fingerprint, lambda: self._build_system_graph(mailbox))
 
     def get_graph_mailbox(self, config: TenantMailConfig) -> GraphMailbox | None:
-        """Answer the read side of a tenant's mailbox; ``None`` where its mail does not go through Graph."""
+        """Answer the read side of the mailbox that ``config`` describes; ``None`` where it cannot be reached so."""
         tenant = read_tenant(config)
         app = self._app_of(tenant)
         if tenant.provider != "microsoft-graph" or not tenant.address or isinstance(app, UnconfiguredMailer):
             return None
         return self._graph_mailbox(app, tenant.address)
-
-    def get_graph_mailbox_for_system_mailbox(self, mailbox: SystemMailboxConfig) -> GraphMailbox | None:
-        """Answer the read side of a system mailbox; ``None`` while Graph is not configured."""
-        app = self._own_app()
-        return None if isinstance(app, UnconfiguredMailer) else self._graph_mailbox(app, trimmed(mailbox.address))
 
     def limits_for_system_mailbox(self, mailbox: SystemMailboxConfig) -> RateLimits:
         """Answer the limits that hold for a system mailbox: its overrides, else the settings' defaults."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -41,6 +42,14 @@ class InHand:
     queued_recipients: int = 0
     sending: int = 0
     sending_recipients: int = 0
+
+    def __add__(self, other: InHand) -> InHand:
+        return InHand(
+            self.queued + other.queued,
+            self.queued_recipients + other.queued_recipients,
+            self.sending + other.sending,
+            self.sending_recipients + other.sending_recipients,
+        )
 
 
 def due(now: datetime) -> list[Due]:
@@ -89,18 +98,25 @@ def refused(now: datetime) -> list[Refused]:
         ]
 
 
-def in_hand() -> dict[str, InHand]:
-    """Count, per sender, what is QUEUED or SENDING now."""
-    sql = """
-        SELECT sender,
-               SUM(CASE WHEN status = 'QUEUED' THEN 1 ELSE 0 END),
-               SUM(CASE WHEN status = 'QUEUED' THEN recipient_count ELSE 0 END),
-               SUM(CASE WHEN status = 'SENDING' THEN 1 ELSE 0 END),
-               SUM(CASE WHEN status = 'SENDING' THEN recipient_count ELSE 0 END)
-        FROM message WHERE status IN ('QUEUED', 'SENDING') GROUP BY sender
+def in_hand() -> dict[tuple[str, str | None], InHand]:
+    """Count what is QUEUED, per sender, and what is SENDING, per sender and the mailbox it goes through.
+
+    What is queued goes through whatever its sender has by then; what is being sent stays where it is, also after an
+    edit.
     """
+    in_hand = "status IN ('QUEUED', 'SENDING')"  # as the partial index says it
+    sql = f"""
+        SELECT sender, NULL, COUNT(*), SUM(recipient_count), 0, 0
+        FROM message WHERE {in_hand} AND status = 'QUEUED' GROUP BY sender
+        UNION ALL
+        SELECT sender, mailbox_key, 0, 0, COUNT(*), SUM(recipient_count)
+        FROM message WHERE {in_hand} AND status = 'SENDING' GROUP BY sender, mailbox_key
+    """  # noqa: S608 - only constants are put in
+    found: defaultdict[tuple[str, str | None], InHand] = defaultdict(InHand)
     with borrowed():
-        return {sender: InHand(*map(int, counts)) for sender, *counts in db.execute_sql(sql).fetchall()}
+        for sender, mailbox, *counts in db.execute_sql(sql).fetchall():
+            found[sender, mailbox] += InHand(*map(int, counts))
+    return dict(found)
 
 
 def queued(ids: Sequence[str]) -> list[Message]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from rqmail.models.base import borrowed, db, to_column
-from rqmail.models.message import MessageStatus
+from rqmail.models.message import MessageStatus, Route
 
 _WAITING = ("SCHEDULED", "QUEUED", "SENDING")
 
@@ -106,6 +106,21 @@ def open_messages(sender: str) -> int:
     )
     with borrowed():
         return int(db.execute_sql(sql, (sender,)).fetchone()[0])
+
+
+def unknown_by_route(sender: str) -> dict[Route | None, int]:
+    """Count a sender's messages of unknown outcome by what they went through (``None`` where nobody wrote it down)."""
+    sql = (
+        "SELECT provider, mailbox_key, entra_tenant, app_id, COUNT(*) FROM message"  # noqa: S608 - only placeholders
+        f" WHERE status IN ('QUEUED', 'SENDING', 'UNKNOWN') AND status = 'UNKNOWN' AND sender = {db.param}"
+        " GROUP BY provider, mailbox_key, entra_tenant, app_id"
+    )
+    found: defaultdict[Route | None, int] = defaultdict(int)
+    with borrowed():
+        for provider, mailbox_key, entra_tenant, app_id, number in db.execute_sql(sql, (sender,)).fetchall():
+            known = provider is not None and mailbox_key is not None
+            found[Route(provider, mailbox_key, entra_tenant, app_id) if known else None] += int(number)
+    return dict(found)
 
 
 def _moment(value: datetime | str | None) -> datetime | None:

@@ -45,5 +45,8 @@ class TenantMailSetting(BaseModel):
     graph_client_secret_encrypted = peewee.TextField(null=True)
     sendgrid_api_key_encrypted = peewee.TextField(null=True)
     sendgrid_from = peewee.CharField(max_length=320, null=True)
+    #: A person's pause, as a mailbox has one.
+    paused_until = UtcDateTimeField(null=True)
+    pause_reason = peewee.TextField(null=True)
     created_on = UtcDateTimeField()
     changed_on = UtcDateTimeField()

@@ -91,12 +91,29 @@ class NewMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """What a send goes through: the limiter's key of the mailbox, the provider, and at Microsoft the app that asks.
+
+    It belongs to the attempt: whatever the settings say later, what became of a send is looked up there.
+    """
+
+    provider: str
+    mailbox_key: str
+    entra_tenant: str | None = None
+    app_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One call to a provider and how it ended, as kept in the message's history."""
 
     at: str
     outcome: str
     duration_ms: int
+    provider: str | None = None
+    mailbox_key: str | None = None
+    entra_tenant: str | None = None
+    app_id: str | None = None
     status: int | None = None
     code: str | None = None
     request_id: str | None = None
@@ -146,8 +163,12 @@ class Message(BaseModel):
     #: Which worker's claim is the present one while SENDING; an outcome is only written under its own claim.
     claim = peewee.CharField(max_length=36, null=True)
     lease_until = UtcDateTimeField(null=True)
-    #: The limiter's key of the mailbox the last attempt went through, and when it began.
+    #: What the last attempt went through, as :class:`Route` says, and when it began; before the first one, the mailbox
+    #: that the message was claimed for.
     mailbox_key = peewee.CharField(max_length=320, null=True)
+    provider = peewee.CharField(max_length=20, null=True)
+    entra_tenant = peewee.CharField(max_length=128, null=True)
+    app_id = peewee.CharField(max_length=128, null=True)
     attempted_on = UtcDateTimeField(null=True)
     sent_on = UtcDateTimeField(null=True)
     attempts = peewee.IntegerField(default=0)
@@ -273,11 +294,30 @@ class Message(BaseModel):
             return db.execute_sql(sql, (self.id, self.claim)).fetchone() is not None
 
     @classmethod
-    def start_sending(cls, ids: Sequence[str], *, claim: str, now: datetime, lease_until: datetime) -> set[str]:
-        """Move QUEUED → SENDING under ``claim`` and answer which were moved: another got to the others first."""
-        return set(
-            cls._enter(_S.SENDING, *_these(ids), claim=claim, attempted_on=now, lease_until=lease_until, job_id=None)
-        )
+    def start_sending(
+        cls, ids: Sequence[str], *, claim: str, now: datetime, lease_until: datetime, route: Route | None = None
+    ) -> set[str]:
+        """Move QUEUED → SENDING under ``claim`` and answer which were moved: another got to the others first.
+
+        ``route`` is what they are about to go through; none where nobody knows their sender any more.
+        """
+        began: dict[str, Any] = {"claim": claim, "attempted_on": now, "lease_until": lease_until, "job_id": None}
+        if route is not None:
+            began |= {name: getattr(route, name) for name in Route.__slots__}
+        return set(cls._enter(_S.SENDING, *_these(ids), **began))
+
+    @property
+    def route(self) -> Route | None:
+        """What the present attempt, or the last one, goes through; ``None`` before the first, or if nobody knows."""
+        if self.provider is None or self.mailbox_key is None:
+            return None
+        return Route(self.provider, self.mailbox_key, self.entra_tenant, self.app_id)
+
+    def goes_through(self, route: Route | None) -> None:
+        """Take over what :meth:`start_sending` has written, without reading the row again."""
+        if route is not None:
+            for name in Route.__slots__:
+                setattr(self, name, getattr(route, name))
 
     # --- outcomes, each under the claim it belongs to ------------------------------------------------------------
 
@@ -374,6 +414,10 @@ class Message(BaseModel):
             at=_iso(began),
             outcome="worker-lost",
             duration_ms=max(0, (now - began) // timedelta(milliseconds=1)),
+            provider=self.provider,
+            mailbox_key=self.mailbox_key,
+            entra_tenant=self.entra_tenant,
+            app_id=self.app_id,
             detail="The worker stopped while the message was being sent.",
         )
         return bool(

@@ -12,6 +12,7 @@ local state, now = KEYS[1], moment(ARGV[5])
 local ends, since, failures, why = 0, 0, 0, ''
 local kept = redis.call('HGET', state, 'pause')
 if kept then ends, since, failures, why = struct.unpack(PAUSE, kept) end
+if since > now + MINUTE then ends, since = 0, 0 end -- the clock stepped back
 local granted = tonumber(ARGV[4])
 if granted and granted <= since then return math.max(1, math.ceil(ends - now)) end
 

@@ -5,8 +5,9 @@
 -- ARGV[4]  the moment in ms; the server's own time when left out
 --
 -- Returns the moment of the grant (an integer, ms) when taken, or when this id holds its place already;
--- 'unknown <moment>' when nothing is known of the mailbox and it may not start empty;
--- '<reason> <ms until this very request could pass> <why paused>' when denied. Only a grant writes anything.
+-- 'unknown <moment>' when nothing that can be believed is known of the mailbox and it may not start empty;
+-- '<reason> <ms until this very request could pass> <why paused>' when denied, with the reason that ends last.
+-- Only a grant writes anything; but what a refill counted for this very id is taken back first.
 
 local per_minute, per_day, in_flight, lease_ms, rolling, may_start = struct.unpack(LIMITS, ARGV[1])
 local state, lease, recipients, now = KEYS[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -20,17 +21,17 @@ local minute = 'mail:rate:min:' .. mailbox .. ':' .. bucket
 local day = 'mail:rate:day:' .. mailbox .. ':' .. floor(now / DAY)
 
 local kept = redis.call('HMGET', state, 'windows', 'pause', lease)
-if kept[3] then return (struct.unpack('<d', kept[3])) end
+if kept[3] and #kept[3] == LEASE_BYTES then return (struct.unpack('<d', kept[3])) end
 local counters = redis.call('MGET', minute, day)
 
 -- The common case in few steps: granted in the same minute as the one before, so that no slot, ring or key is new.
-if kept[1] and not kept[2] then
-  local kind, generation, latest, head, length, capacity, slot, slot_used, total, live = struct.unpack(HEADER, kept[1])
+if kept[1] and not kept[2] and not kept[3] and #kept[1] == HEADER_BYTES then
+  local kind, generation, latest, head, length, capacity, slot, slot_used, total, live, run = struct.unpack(HEADER, kept[1])
   local calls, addressed = tonumber(counters[1]), tonumber(counters[2])
-  if kind == filled and latest <= now and floor(latest / MINUTE) == bucket and live < in_flight
+  if kind == filled and run == RUN and latest <= now and floor(latest / MINUTE) == bucket and live < in_flight
     and calls and calls < per_minute and addressed and addressed + recipients <= per_day then
     local free = rolling == 0
-    if not free and total + recipients <= per_day and capacity >= per_minute then
+    if not free and total + recipients <= per_day and (length < capacity or length >= per_minute) then
       local log = 'mail:rate:log:' .. mailbox
       free = length < per_minute
       if not free then
@@ -39,16 +40,20 @@ if kept[1] and not kept[2] then
         free = #nth == 8 and struct.unpack('<d', nth) + MINUTE <= now
       end
       if free then
-        redis.call('SETRANGE', log, RING + head * 8, struct.pack('<d', now))
-        head, slot_used, total = (head + 1) % capacity, slot_used + recipients, total + recipients
-        if length < capacity then length = length + 1 end
+        if redis.call('SETRANGE', log, RING + head * 8, struct.pack('<d', now)) == RING + capacity * 8 + 8 then
+          head, slot_used, total = (head + 1) % capacity, slot_used + recipients, total + recipients
+          if length < capacity then length = length + 1 end
+        else -- the log had vanished, and what was written is no log
+          redis.call('DEL', log)
+          free = false
+        end
       end
     end
     if free then
       redis.call('INCR', minute)
       redis.call('INCRBY', day, recipients)
-      redis.call('HSET', state,
-        'windows', struct.pack(HEADER, kind, generation, now, head, length, capacity, slot, slot_used, total, live + 1),
+      redis.call('HSET', state, 'windows',
+        struct.pack(HEADER, kind, generation, now, head, length, capacity, slot, slot_used, total, live + 1, run),
         lease, struct.pack(LEASE, now, now, recipients, generation))
       return now
     end
@@ -58,25 +63,26 @@ end
 -- include words.lua
 
 local w = read_windows(kept[1])
-if w.filled < filled and may_start == 0 then return string.format('unknown %.3f', now) end
-if w.filled ~= filled then start_over(w, filled) end
+local found = condition(state, w, filled, now, counters[1], counters[2])
+if found ~= WHOLE and may_start == 0 then return string.format('unknown %.3f', now) end
+local stepped_back_from = found == LOST and w.latest > now and w.latest
+carry_on(w, filled, found)
+if kept[3] then -- a refill took it for running, and it only asks now
+  give_back(state, w, lease, kept[3])
+  redis.call('HSET', state, 'windows', pack_windows(w))
+  counters = redis.call('MGET', minute, day)
+end
 
-local reason, free_at, paused_until, why, over = nil, now, 0, '', nil
+local reason, free_at = nil, now
 local function deny(because, at)
-  reason = reason or because
-  if at > free_at then free_at = at end
+  if not reason or at > free_at then reason, free_at = because, at end
 end
 
-if kept[2] then
-  local since, failures, text = 0, 0, ''
-  paused_until, since, failures, text = struct.unpack(PAUSE, kept[2])
-  if paused_until > now then
-    why = text
-    deny('paused', paused_until)
-  end
-  in_flight = 1 -- nobody stampedes: one at a time until one has succeeded
-end
+local paused_until, why = pause_at(kept[2], now)
+if paused_until > 0 then deny('paused', paused_until) end
+if kept[2] then in_flight = 1 end -- nobody stampedes: one at a time until one has succeeded
 
+local over
 if w.live >= in_flight then
   local ends
   ends, over = leases_at(state, now, lease_ms)
@@ -92,13 +98,7 @@ if rolling == 1 then
   slots = pass_slots(state, w, stamp)
   if w.length >= per_minute and stamp - w.latest < MINUTE then
     local nth = nth_call(state, w, per_minute)
-    if not nth then -- the log was evicted or deleted: as good as unknown
-      if may_start == 0 then return string.format('unknown %.3f', now) end
-      start_over(w, filled)
-      slots = pass_slots(state, w, stamp)
-    elseif nth + MINUTE > stamp then
-      deny('minute', nth + MINUTE)
-    end
+    if nth + MINUTE > stamp then deny('minute', nth + MINUTE) end
   end
 end
 if addressed + recipients > per_day then deny('day', (floor(now / DAY) + 1) * DAY) end
@@ -106,7 +106,7 @@ if rolling == 1 and w.total + recipients > per_day then
   deny('day', day_frees(state, w, slots, per_day - recipients))
 end
 
-if reason then return string.format('%s %d %s', reason, math.ceil(free_at - now), why) end
+if reason then return string.format('%s %.0f %s', reason, math.ceil(free_at - now), why) end
 
 redis.call('SET', minute, calls + 1, 'EX', MINUTE_TTL)
 redis.call('SET', day, addressed + recipients, 'EX', DAY_TTL)
@@ -115,9 +115,14 @@ if over then
   w.live = w.live - #over
 end
 local aged
+if stepped_back_from then drop_days_to_come(mailbox, stepped_back_from, now) end
 if rolling == 1 then
-  if slots then write_slots(state, slots) end
-  write_call(state, w, per_minute, stamp)
+  if w.capacity == 0 then
+    make_log(state, w, slots, {})
+  elseif slots then
+    redis.call('SETRANGE', log_of(state), 0, pack_slots(slots))
+  end
+  write_call(state, w, stamp)
   w.slot_used, w.total, aged = w.slot_used + recipients, w.total + recipients, slots
 else
   aged = floor(now / SLOT) > w.slot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 #: A day of sending is remembered in slots of this many milliseconds, one more than fit a day.
 SLOT_MS = 600_000
@@ -13,11 +13,24 @@ DAY_MS = 86_400_000
 _EXACT_MS = 120_000
 
 
+class PastCall(NamedTuple):
+    """A call that may have used budget: its moment (ms since 1970), and its recipients.
+
+    One whose request may be running still is told at the moment until which it may, with the id of its reservation.
+    """
+
+    at_ms: int
+    recipients: int
+    reservation_id: str | None = None
+
+
 class SendHistory(Protocol):
     """Knows every call that may have used budget, from a place that outlives Redis."""
 
-    def __call__(self, mailbox_key: str, since_ms: int, now_ms: int) -> Iterable[tuple[int, int]]:
-        """Answer (moment in ms since 1970, recipients) of each call in that time, in any order.
+    def __call__(
+        self, mailbox_key: str, since_ms: int, now_ms: int
+    ) -> Iterable[tuple[int, int] | tuple[int, int, str | None]]:
+        """Answer each call in that time as the fields of a :class:`PastCall`, the last of them optional, in any order.
 
         Calls older than two minutes may be summed, told at a moment no earlier than the last of them.
         """
@@ -29,13 +42,17 @@ def since_ms(now_ms: int) -> int:
     return now_ms - DAY_MS - SLOT_MS
 
 
-def condense(calls: Iterable[tuple[int, int]], now_ms: int) -> list[tuple[int, int]]:
-    """Sum what is older than two minutes per slot, and put everything in order of time."""
-    told: list[tuple[int, int]] = []
+def condense(
+    calls: Iterable[tuple[int, int] | tuple[int, int, str | None]], now_ms: int, shift_ms: int = 0
+) -> list[PastCall]:
+    """Sum what is older than two minutes per slot, and put everything in order of time; ``shift_ms`` is added first."""
+    told: list[PastCall] = []
     summed: dict[int, int] = defaultdict(int)
-    for moment, recipients in calls:
-        if moment > now_ms - _EXACT_MS:
-            told.append((moment, recipients))
+    for call in (PastCall(*fields) for fields in calls):
+        at_ms = call.at_ms + shift_ms
+        if at_ms > now_ms - _EXACT_MS:
+            told.append(call._replace(at_ms=at_ms))
         else:
-            summed[moment - moment % SLOT_MS] += recipients
-    return sorted([*summed.items(), *told])
+            summed[at_ms - at_ms % SLOT_MS] += call.recipients
+    told += (PastCall(slot_ms, recipients) for slot_ms, recipients in summed.items())
+    return sorted(told, key=lambda call: call.at_ms)

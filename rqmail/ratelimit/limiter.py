@@ -29,7 +29,7 @@ from rqmail.errors import InvalidInputError
 from rqmail.ratelimit import scripts
 from rqmail.ratelimit.breaker import Breaker
 from rqmail.ratelimit.connections import Connections
-from rqmail.ratelimit.history import DAY_MS, SendHistory, condense, since_ms
+from rqmail.ratelimit.history import DAY_MS, PastCall, SendHistory, condense, since_ms
 from rqmail.ratelimit.limits import DEFAULT_LIMITS, RateLimits
 from rqmail.ratelimit.limits import mailbox_key as key_of
 from rqmail.ratelimit.usage import Usage, WindowUsage
@@ -55,6 +55,8 @@ _REASON_BYTES = 200
 _MOST_UNCOUNTED = 10_000
 #: So many of them are counted before one mail goes out: it waits for that.
 _LATE_AT_ONCE = 100
+#: The clocks of the server and of this machine are one when they are no further apart.
+_SAME_CLOCK_MS = 1_000
 _LIMITS = struct.Struct("<ddddBB")
 _STATE = b"mail:rate:state:"
 _LEASE = b"lease:"
@@ -363,15 +365,16 @@ class MailRateLimiter:
         told: list[tuple[str, int, int]] = []
         for key, (limits, now_ms) in unknown.items():
             try:
-                sent = condense(self._history(key, since_ms(now_ms), now_ms), now_ms)
+                sent = self._told(self._history, key, now_ms)
             except Exception as error:  # noqa: BLE001 - whatever the database does, the mail goes out
                 log.warning("mail.rateLimit.refillFailed", mailboxKey=key, err=_short(error))
                 continue
             arguments = [_state_key(key), self._pack(limits, True), b"%d" % now_ms]
-            for moment_ms, recipients in sent:
-                arguments += (b"%d" % moment_ms, b"%d" % recipients)
+            for call in sent:
+                lease = _LEASE + call.reservation_id.encode() if call.reservation_id else b""
+                arguments += (b"%d" % call.at_ms, b"%d" % call.recipients, lease)
             calls.append((1, arguments))
-            told.append((key, len(sent), sum(recipients for _, recipients in sent)))
+            told.append((key, len(sent), sum(call.recipients for call in sent)))
         if not calls:
             return False
         filled = scripts.run_many(self._redis, scripts.FILL, calls)
@@ -379,6 +382,12 @@ class MailRateLimiter:
             if first and count:
                 log.info("mail.rateLimit.refilled", mailboxKey=key, calls=count, recipients=recipients)
         return len(calls) == len(unknown)
+
+    def _told(self, history: SendHistory, key: str, now_ms: int) -> list[PastCall]:
+        """Ask the history in the time of this machine, and answer in the server's, where they are apart."""
+        here_ms = self._now_ms()
+        shift_ms = now_ms - here_ms if abs(now_ms - here_ms) > _SAME_CLOCK_MS else 0
+        return condense(history(key, since_ms(now_ms - shift_ms), now_ms - shift_ms), now_ms, shift_ms)
 
     def _pack(self, limits: RateLimits, may_start: bool) -> bytes:
         packed = self._packed.get((limits, may_start))
@@ -407,8 +416,9 @@ class MailRateLimiter:
             if reply:
                 self._warn(key, ResponseError(reply.removeprefix("error ")))
             return _unknown_usage(key, limits, self._now_ms())
-        fields = reply.split(None, 10)
-        now, calls, recent, addressed, total, live, allowed, free_at, paused_until = map(int, fields[1:10])
+        fields = reply.split(None, 11)
+        now, calls, recent, addressed, total, live, allowed, free_at = map(int, fields[1:9])
+        reason, paused_until = _REASONS.get(fields[9]), int(fields[10])
         rolling = self._window == "rolling"
         return Usage(
             mailbox_key=key,
@@ -419,8 +429,9 @@ class MailRateLimiter:
             day_rolling=WindowUsage(total, limits.recipients_per_day) if rolling else None,
             in_flight=WindowUsage(live, allowed),
             next_free_ms=free_at,
+            waits_for=reason,
             paused_until_ms=paused_until or None,
-            pause_reason=(fields[10] if len(fields) > 10 else "") if paused_until else None,
+            pause_reason=(fields[11] if len(fields) > 11 else "") if paused_until else None,
         )
 
     # --- failing open ----------------------------------------------------------------------------------------------

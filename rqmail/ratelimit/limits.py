@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rqmail.errors import InvalidInputError
+from rqmail.values import without_unseen_edges
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,10 @@ def resolve_limits(
     )
 
 
+@lru_cache(maxsize=4096)
 def mailbox_key(address: str) -> str:
-    """Turn a mail address into the name its budget is kept under: trimmed and lower-cased."""
-    return address.strip().lower()
+    """Turn a mail address into the name its budget is kept under: without what is unseen around it, lower-cased."""
+    return without_unseen_edges(address).lower()
 
 
 def _positive_or(value: int | None, default: int) -> int:

@@ -11,6 +11,7 @@ local state, now = KEYS[1], moment(ARGV[3])
 local ends, since, failures, why = 0, 0, 0, ''
 local kept = redis.call('HGET', state, 'pause')
 if kept then ends, since, failures, why = struct.unpack(PAUSE, kept) end
+if since > now + MINUTE then ends = 0 end -- the clock stepped back
 if now + ARGV[1] > ends then
   ends = now + ARGV[1]
   redis.call('HSET', state, 'pause', struct.pack(PAUSE, ends, now, failures, #ARGV[2], ARGV[2]))

@@ -14,7 +14,9 @@ if not read then
   redis.call('DEL', state)
   w = read_windows(nil)
 end
+disown_leases(state)
 start_over(w, ARGV[1] == '1' and ROLLING or FIXED)
+w.run = RUN
 redis.call('HSET', state, 'windows', pack_windows(w))
 redis.call('DEL', log_of(state), minute_key(mailbox, now), day_key(mailbox, now),
   minute_key(mailbox, now - MINUTE), day_key(mailbox, now - DAY))

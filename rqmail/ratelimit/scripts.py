@@ -28,7 +28,12 @@ def _read(name: str) -> str:
 
 
 def _load(verb: str) -> Script:
-    source = _read("struct.lua") + _read("layout.lua") + _read(f"{verb}.lua").replace(_INCLUDE, _read("words.lua"))
+    source = (
+        "local RUN = 0\n"
+        + _read("struct.lua")
+        + _read("layout.lua")
+        + _read(f"{verb}.lua").replace(_INCLUDE, _read("words.lua"))
+    )
     return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest().encode())
 
 

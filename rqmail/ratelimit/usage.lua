@@ -3,10 +3,12 @@
 -- KEYS     the mailboxes' state keys   ARGV[1]  the moment in ms, or '' for the server's own time
 -- ARGV[2], ARGV[3], ...  the limits of each mailbox, packed as LIMITS
 --
--- Returns one text per mailbox: 'unknown <moment>' when nothing is known of it and it may not start empty, 'error <text>' when
+-- Returns one text per mailbox: 'unknown <moment>' when nothing that can be
+-- believed is known of it and it may not start empty, 'error <text>' when
 -- its keys hold something else than ours, else
 -- 'ok <moment> <bucket calls> <rolling calls> <bucket recipients> <rolling recipients> <in flight> <in flight allowed>
--- <when one recipient could pass> <paused until, or 0> <why paused>'; the rolling numbers are 0 with fixed windows.
+-- <when one recipient could pass> <the reason that ends then, or -> <paused until, or 0> <why paused>'; the rolling numbers
+-- are 0 with fixed windows.
 
 -- include words.lua
 
@@ -17,8 +19,7 @@ local function calls_within_a_minute(state, w, stamp)
   if stamp - w.latest >= MINUTE then return 0 end
   while from < to do
     local middle = math.ceil((from + to) / 2)
-    local call = nth_call(state, w, middle)
-    if call and call + MINUTE > stamp then from = middle else to = middle - 1 end
+    if nth_call(state, w, middle) + MINUTE > stamp then from = middle else to = middle - 1 end
   end
   return from
 end
@@ -28,32 +29,34 @@ local function usage(state, limits)
   local mailbox, filled = mailbox_of(state), rolling == 1 and ROLLING or FIXED
   local kept = redis.call('HMGET', state, 'windows', 'pause')
   local w = read_windows(kept[1])
-  if w.filled < filled and may_start == 0 then return string.format('unknown %.3f', now) end
-  if w.filled ~= filled then start_over(w, filled) end
-
   local minute, day = minute_key(mailbox, now), day_key(mailbox, now)
   local counters = redis.call('MGET', minute, day)
+  local found = condition(state, w, filled, now, counters[1], counters[2])
+  if found ~= WHOLE and may_start == 0 then return string.format('unknown %.3f', now) end
+  carry_on(w, filled, found)
+
   local calls, addressed = counter(minute, counters[1]), counter(day, counters[2])
   local stamp = math.max(now, w.latest)
-  local free_at, recent = now, 0
-  if calls >= per_minute then free_at = (floor(now / MINUTE) + 1) * MINUTE end
-  if addressed >= per_day then free_at = (floor(now / DAY) + 1) * DAY end
-  if rolling == 1 then
-    local slots = pass_slots(state, w, stamp)
-    recent = calls_within_a_minute(state, w, stamp)
-    if recent >= per_minute then free_at = math.max(free_at, nth_call(state, w, per_minute) + MINUTE) end
-    if w.total >= per_day then free_at = math.max(free_at, day_frees(state, w, slots, per_day - 1)) end
+  local free_at, reason, recent = now, '-', 0
+  local function wait(because, at)
+    if at > free_at then reason, free_at = because, at end
   end
 
-  local paused_until, why = 0, ''
-  if kept[2] then
-    local ends, _, _, text = struct.unpack(PAUSE, kept[2])
-    if ends > now then paused_until, why, free_at = ends, text, math.max(free_at, ends) end
-    in_flight = 1
+  local paused_until, why = pause_at(kept[2], now)
+  wait('paused', paused_until)
+  if kept[2] then in_flight = 1 end
+  if calls >= per_minute then wait('minute', (floor(now / MINUTE) + 1) * MINUTE) end
+  local slots
+  if rolling == 1 then
+    slots = pass_slots(state, w, stamp)
+    recent = calls_within_a_minute(state, w, stamp)
+    if recent >= per_minute then wait('minute', nth_call(state, w, per_minute) + MINUTE) end
   end
+  if addressed >= per_day then wait('day', (floor(now / DAY) + 1) * DAY) end
+  if rolling == 1 and w.total >= per_day then wait('day', day_frees(state, w, slots, per_day - 1)) end
   local live = w.live > 0 and #leases_at(state, now, lease_ms) or 0
-  return string.format('ok %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %s', floor(now), calls, recent, addressed, w.total,
-    live, in_flight, free_at > now and math.ceil(free_at) or floor(now), math.ceil(paused_until), why)
+  return string.format('ok %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %.0f %s', floor(now), calls, recent, addressed, w.total,
+    live, in_flight, free_at > now and math.ceil(free_at) or floor(now), reason, math.ceil(paused_until), why)
 end
 
 local answers = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Usage:
     """What one mailbox has used and has left at ``now_ms``; all moments are milliseconds since 1970.
 
     ``minute_rolling`` and ``day_rolling`` are ``None`` with fixed windows. ``next_free_ms`` is the earliest moment at
-    which a message with one recipient could pass, requests in flight left aside: ``now_ms`` when that is now.
+    which a message with one recipient could pass, requests in flight left aside: ``now_ms`` when that is now. Otherwise
+    ``waits_for`` is what ends then.
     ``known`` is false when Redis could not tell: then nothing is used, because the limiter lets everything through.
     """
 
@@ -35,6 +37,7 @@ class Usage:
     day_rolling: WindowUsage | None
     in_flight: WindowUsage
     next_free_ms: int
+    waits_for: Literal["minute", "day", "in_flight", "paused"] | None = None
     paused_until_ms: int | None = None
     pause_reason: str | None = None
     known: bool = True

@@ -29,10 +29,20 @@ def trimmed(text: str) -> str:
     before = None
     while before != text:
         before = text
-        text = _without_unseen_edges(text)
+        text = without_unseen_edges(text)
         if len(text) > 1 and _PAIRS.get(text[0]) == text[-1]:
             text = text[1:-1]
     return text
+
+
+def without_unseen_edges(text: str) -> str:
+    """Answer the text without white space (all that JavaScript's trim() takes) and invisible characters around it."""
+    start, end = 0, len(text)
+    while start < end and unicodedata.category(text[start]) in _UNSEEN:
+        start += 1
+    while end > start and unicodedata.category(text[end - 1]) in _UNSEEN:
+        end -= 1
+    return text[start:end]
 
 
 def character_name(character: str) -> str:
@@ -76,15 +86,6 @@ def checked_address(text: str, allowed: str) -> str:
     if culprit is not None:
         raise ValueError(_with_culprit(allowed, text, culprit))
     return text
-
-
-def _without_unseen_edges(text: str) -> str:
-    start, end = 0, len(text)
-    while start < end and unicodedata.category(text[start]) in _UNSEEN:
-        start += 1
-    while end > start and unicodedata.category(text[end - 1]) in _UNSEEN:
-        end -= 1
-    return text[start:end]
 
 
 def _first_not_visible_ascii(text: str) -> str | None:

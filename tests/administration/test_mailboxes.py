@@ -27,8 +27,8 @@ def mailboxes(database, limiter, clock):
 
 
 @pytest.fixture
-def tenants(database, clock):
-    return Tenants(clock, BOX)
+def tenants(database, limiter, clock):
+    return Tenants(clock, BOX, limiter)
 
 
 def paused(limiter, address):

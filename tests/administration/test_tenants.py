@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from rqmail.administration.tenants import Tenants
+from rqmail.delivery.senders import Senders
 from rqmail.errors import InvalidInputError, SettingsError
 from rqmail.models.mailbox import TenantMailSetting
+from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.limits import RateLimits
 from rqmail.vault import SecretBox
 
 APP = "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902"
@@ -12,8 +17,13 @@ BOX = SecretBox("a key for the tests, long enough")
 
 
 @pytest.fixture
-def tenants(database, clock):
-    return Tenants(clock, BOX)
+def limiter(redis_client, clock):
+    return MailRateLimiter(redis_client, clock=clock)
+
+
+@pytest.fixture
+def tenants(database, limiter, clock):
+    return Tenants(clock, BOX, limiter)
 
 
 def test_secrets_are_stored_encrypted_and_only_ever_shown_as_set(tenants):
@@ -71,8 +81,8 @@ def test_a_tenant_with_which_no_mail_could_leave_is_refused(tenants, fields, fie
     assert tenants.all() == []
 
 
-def test_without_a_key_no_secret_is_taken(database, clock):
-    tenants = Tenants(clock, SecretBox(None))
+def test_without_a_key_no_secret_is_taken(database, limiter, clock):
+    tenants = Tenants(clock, SecretBox(None), limiter)
     with pytest.raises(SettingsError, match="RQMAIL_SECRET_KEY"):
         tenants.add("acme", graph_client_id=APP, graph_client_secret="s")
 
@@ -90,3 +100,37 @@ def test_what_clings_to_a_tenants_values_is_taken_off_before_they_are_stored(ten
     assert (view.graph_tenant_id, view.graph_client_id) == ("contoso.onmicrosoft.com", APP)
     assert BOX.decrypt(stored.graph_client_secret_encrypted) == "hunter2~x"
     assert BOX.decrypt(stored.sendgrid_api_key_encrypted) == "SG.x"
+
+
+@pytest.mark.parametrize(
+    ("fields", "key"),
+    [
+        ({"provider": "microsoft-graph", "address": "Post@acme.nl"}, "post@acme.nl"),
+        ({"provider": "sendgrid", "sendgrid_from": "post@acme.nl", "sendgrid_api_key": "SG.x"}, "tenant:acme"),
+        ({"provider": "default"}, "tenant:acme"),
+    ],
+)
+def test_a_tenant_is_paused_under_the_key_it_is_counted_by_until_it_is_resumed(tenants, limiter, clock, fields, key):
+    tenants.add("acme", **fields)
+    view = tenants.pause("acme", reason=" contract ended ", duration=timedelta(hours=2))
+    assert (view.paused_until, view.pause_reason) == (clock() + timedelta(hours=2), "contract ended")
+    assert limiter.usage({key: RateLimits()})[key].pause_reason == "contract ended"
+    assert tenants.resume("acme").paused_until is None
+    assert limiter.usage({key: RateLimits()})[key].paused_until_ms is None
+    with pytest.raises(InvalidInputError, match="reason"):
+        tenants.pause("acme", reason=" ")
+
+
+def test_a_pause_that_has_ended_is_not_shown(tenants, clock):
+    tenants.add("acme")
+    tenants.pause("acme", reason="moving", duration=timedelta(minutes=5))
+    clock.advance(minutes=6)
+    assert tenants.get("acme").paused_until is None
+
+
+def test_the_senders_of_a_paused_tenant_stay_paused_when_redis_forgets_it(tenants, redis_client, clock):
+    tenants.add("acme")
+    tenants.pause("acme", reason="moving")
+    redis_client.flushdb()
+    sender = Senders(None, BOX, RateLimits()).find("tenant:acme")
+    assert sender.paused_until > clock() + timedelta(days=3000)

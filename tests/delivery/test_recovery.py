@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 import pytest
 import structlog
 
-from rqmail.delivery.recovery import NOT_READABLE_NOTE, Recovery, RecoveryReport
+from rqmail.delivery.recovery import ACCESS_GONE_NOTE, NOT_READABLE_NOTE, Recovery, RecoveryReport
 from rqmail.delivery.senders import Sender
 from rqmail.errors import MailAuthError, MailboxNotReadableError, MailError, MailThrottledError, NotFoundError
 from rqmail.mailers.graph.mailbox import Sighting
-from rqmail.models.message import Message, MessageStatus
+from rqmail.models.message import Message, MessageStatus, Route
 from rqmail.queues import MailQueues
 from support.clock import START
-from support.messages import message_in, reloaded, row
+from support.messages import MAILBOX, message_in, reloaded, row
 
 S = MessageStatus
 GRACE = timedelta(minutes=10)
@@ -28,17 +28,17 @@ class Mailboxes:
 
     sent: set[str] = field(default_factory=set)
     trouble: dict[str, Exception] = field(default_factory=dict)
-    unreadable_kinds: set[str] = field(default_factory=set)
+    gone: set[str | None] = field(default_factory=set)
     looks: list[str] = field(default_factory=list)
     on_look: object = None
 
     def find(self, name: str) -> Sender:
         if name == "mailbox:gone":
             raise NotFoundError("mailbox", "gone")
-        return Sender(name, name, None, None)
+        return Sender(name, MAILBOX, None, None)
 
-    def mailbox(self, sender: Sender) -> _Mailbox | None:
-        return None if sender.name in self.unreadable_kinds else _Mailbox(self, sender.name)
+    def mailbox_of(self, route: Route) -> _Mailbox | None:
+        return None if route.app_id in self.gone else _Mailbox(self, route.mailbox_key)
 
 
 @dataclass
@@ -287,23 +287,54 @@ def test_two_recoveries_at_once_send_again_once(database, recovery_for, mailboxe
 # --- mailboxes that cannot be looked into --------------------------------------------------------------------------
 
 
-def forbid(mailboxes: Mailboxes, sender: str = "mailbox:news") -> None:
-    mailboxes.trouble[sender] = MailboxNotReadableError("we may not read this mailbox", status=403)
+def forbid(mailboxes: Mailboxes) -> None:
+    mailboxes.trouble[MAILBOX] = MailboxNotReadableError("we may not read this mailbox", status=403)
 
 
 @pytest.mark.parametrize(("policy", "status"), [("hold", S.UNKNOWN), ("resend", S.SCHEDULED), ("assume-sent", S.SENT)])
-@pytest.mark.parametrize("why", ["forbidden", "no mailbox", "sender gone"])
+@pytest.mark.parametrize("why", ["forbidden", "no mailbox"])
 def test_where_nobody_may_look_the_policy_decides(database, recovery_for, mailboxes, policy, status, why):
     message = unknown(last_error="No answer within 30 s")
     match why:
         case "forbidden":
             forbid(mailboxes)
         case "no mailbox":
-            mailboxes.unreadable_kinds.add(message.sender)
-        case "sender gone":
-            Message.update(sender="mailbox:gone").where(Message.id == message.id).execute()
+            Message.update(provider="sendgrid").where(Message.id == message.id).execute()
     recovery_for(policy).run()
     assert reloaded(message).status == status
+    assert mailboxes.looks == ([message.id] if why == "forbidden" else [])
+
+
+@pytest.mark.parametrize("policy", ["hold", "resend", "assume-sent"])
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_where_the_access_it_went_with_is_gone_it_is_held_whatever_the_policy(
+    database, recovery_for, mailboxes, policy, attempts, clock
+):
+    message = unknown(app_id="former-app", attempts=attempts, last_error="No answer within 30 s.")
+    mailboxes.gone.add("former-app")
+    for _ in range(3):
+        assert recovery_for(policy).run().still_unknown == 1
+        clock.advance(hours=2)
+    after = reloaded(message)
+    assert (after.status, after.last_error) == (S.UNKNOWN, f"No answer within 30 s. {ACCESS_GONE_NOTE}")
+    mailboxes.gone.clear()
+    mailboxes.sent.add(message.id)
+    assert recovery_for(policy).run().found_sent == 1
+
+
+def test_a_message_whose_sender_is_gone_is_looked_for_where_it_went(database, recovery, mailboxes):
+    message = unknown(sender="mailbox:gone")
+    mailboxes.sent.add(message.id)
+    assert recovery.run().found_sent == 1
+
+
+def test_a_message_sent_before_routes_were_kept_is_looked_for_only_in_the_mailbox_it_went_through(
+    database, recovery, mailboxes
+):
+    same, other = unknown(provider=None), unknown(provider=None, mailbox_key="former@contoso.example")
+    gone = unknown(provider=None, sender="mailbox:gone")
+    assert recovery.run().sent_again == 1
+    assert [reloaded(message).status for message in (same, other, gone)] == [S.SCHEDULED, S.UNKNOWN, S.UNKNOWN]
 
 
 @pytest.mark.parametrize("policy", ["hold", "resend", "assume-sent"])
@@ -346,17 +377,16 @@ def test_a_mailbox_that_may_not_be_read_is_asked_once_a_pass(database, recovery,
 )
 def test_what_keeps_us_from_looking_now_says_nothing_about_the_message(database, recovery, mailboxes, problem):
     message = unknown()
-    mailboxes.trouble["mailbox:news"] = problem
+    mailboxes.trouble[MAILBOX] = problem
     assert recovery.run().still_unknown == 1
     assert reloaded(message).status == S.UNKNOWN
     assert reloaded(message).lease_until > START
 
 
 def test_one_broken_mailbox_keeps_none_of_the_others_waiting(database, recovery, mailboxes):
-    mailboxes.trouble["mailbox:news"] = MailThrottledError("busy", status=429)
+    mailboxes.trouble[MAILBOX] = MailThrottledError("busy", status=429)
     broken = [unknown() for _ in range(3)]
-    fine = unknown()
-    Message.update(sender="mailbox:fine").where(Message.id == fine.id).execute()
+    fine = unknown(mailbox_key="fine@contoso.example")
     mailboxes.sent.add(fine.id)
     assert recovery.run().found_sent == 1
     assert len(mailboxes.looks) == 2  # one try for the three, one for the other

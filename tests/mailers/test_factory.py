@@ -154,7 +154,7 @@ def test_a_missing_graph_setting_is_named_by_every_send(transport, mail, without
     for mailer in (factory.get_mailer_for_system_mailbox(Mailbox()), factory.get_mailer(Tenant())):
         with pytest.raises(MailAuthError, match=named):
             mailer.send(mail)
-    assert factory.get_graph_mailbox_for_system_mailbox(Mailbox()) is None
+    assert factory.get_graph_mailbox(Tenant()) is None
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,6 @@ def test_mailboxes_of_one_app_share_one_token_source(factory):
 
 
 def test_only_graph_senders_have_a_mailbox_to_look_into(factory):
-    assert factory.get_graph_mailbox_for_system_mailbox(Mailbox()) is not None
     assert factory.get_graph_mailbox(Tenant()) is not None
     assert factory.get_graph_mailbox(Tenant(provider="sendgrid")) is None
     assert factory.get_graph_mailbox(Tenant(address=None)) is None

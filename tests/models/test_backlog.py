@@ -61,7 +61,7 @@ def test_what_is_due_in_hand_queued_and_overdue_is_what_counting_by_hand_finds(d
         queued = [to for status, to in mine if status is S.QUEUED]
         sending = [to for status, to in mine if status is S.SENDING]
         expected = InHand(len(queued), sum(queued), len(sending), sum(sending))
-        assert held.get(sender, InHand()) == expected
+        assert held.get((sender, None), InHand()) == expected
     assert InHand() not in held.values()
 
     in_jobs = [
@@ -105,6 +105,17 @@ def test_what_the_limiter_refused_is_listed_while_it_waits_and_is_worth_sending(
         Refused("mailbox:news", Priority.HIGH, 3, due=True),
         Refused("mailbox:news", Priority.NORMAL, 1, due=False),
     ]
+
+
+def test_what_is_being_sent_counts_for_the_mailbox_it_goes_through_and_what_is_queued_for_its_senders(database):
+    former, new = "former@contoso.example", "new@contoso.example"
+    for status, mailbox in ((S.SENDING, former), (S.SENDING, former), (S.SENDING, new), (S.QUEUED, former)):
+        message_in(status, mailbox_key=mailbox)
+    assert backlog.in_hand() == {
+        ("mailbox:news", None): InHand(queued=1, queued_recipients=1),
+        ("mailbox:news", former): InHand(sending=2, sending_recipients=2),
+        ("mailbox:news", new): InHand(sending=1, sending_recipients=1),
+    }
 
 
 def test_an_empty_table_has_nothing_due_and_nothing_in_hand(database):

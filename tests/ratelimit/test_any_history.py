@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -121,6 +122,9 @@ def test_the_limiter_decides_as_the_plain_model_does(redis_client, window, limit
         assert usage.day_rolling.used == held
     for key in redis_client.scan_iter():
         assert redis_client.pttl(key) > 0, key
+    if usage.waits_for is not None:  # the whole millisecond it names is not early
+        clock.set(from_epoch_ms(usage.next_free_ms))
+        assert isinstance(limiter.check_and_reserve(MAILBOX, 1, replace(limits, in_flight=1000)), Reservation)
 
 
 @quietly

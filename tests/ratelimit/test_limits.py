@@ -48,6 +48,22 @@ def test_a_mailbox_has_one_key_however_its_address_is_written(address):
     assert mailbox_key(address) == "info@example.org"
 
 
+#: What JavaScript's trim() takes off, and what cannot be seen although it is no white space.
+UNSEEN = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f"
+    "\u3000\ufeff\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u00ad\u2060"
+)
+
+
+@pytest.mark.parametrize("around", [*UNSEEN, UNSEEN])
+def test_what_cannot_be_seen_around_an_address_makes_no_second_mailbox(around):
+    assert mailbox_key(f"{around}Info@example.org{around}") == "info@example.org"
+
+
+def test_what_cannot_be_seen_inside_an_address_stays():
+    assert mailbox_key("in\u200bfo@example.org") == "in\u200bfo@example.org"
+
+
 @pytest.mark.parametrize(
     ("message_id", "fnv1a"),
     [("", 0x811C9DC5), ("a", 0xE40C292C), ("foobar", 0xBF9CF968)],

@@ -52,7 +52,7 @@ def test_after_a_flush_nothing_more_goes_out_than_without_it(redis_client, clock
         {"event": "mail.rateLimit.refilled", "log_level": "info", "mailboxKey": MAILBOX, "calls": 5, "recipients": 80}
     ]
     assert isinstance(sent.send(limiter, 20), Reservation)
-    assert sent.send(limiter, 1).reason == "minute"
+    assert sent.send(limiter, 1).reason == "day"
     for key in redis_client.scan_iter():
         assert redis_client.ttl(key) > 0
 
@@ -102,7 +102,7 @@ def test_a_pause_set_before_the_first_decision_does_not_hide_the_history(redis_c
     sent.calls = [(MAILBOX, to_epoch_ms(clock()) - 3_600_000, 100)]
     limiter = MailRateLimiter(redis_client, clock=clock, history=sent)
     limiter.pause(MAILBOX, 1_000, "429")
-    assert sent.send(limiter, 1).reason == "paused"
+    assert sent.send(limiter, 1).reason == "day"
     clock.advance(seconds=2)
     assert sent.send(limiter, 1).reason == "day"
 

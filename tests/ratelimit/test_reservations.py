@@ -241,6 +241,44 @@ def test_the_windows_start_over_when_the_kind_of_window_changes(limiter, fixed):
     assert limiter.usage({MAILBOX: LIMITS})[MAILBOX].minute_rolling.used == 0
 
 
+def test_a_release_after_the_kind_of_window_changed_gives_back_what_the_buckets_hold(limiter, fixed):
+    under_rolling = limiter.check_and_reserve(MAILBOX, 9, LIMITS)
+    under_fixed = fixed.check_and_reserve(MAILBOX, 7, LIMITS)
+    fixed.release(under_rolling)
+    usage = fixed.usage({MAILBOX: LIMITS})[MAILBOX]
+    assert (usage.minute.used, usage.day.used, usage.in_flight.used) == (1, 7, 1)
+    assert isinstance(limiter.check_and_reserve(MAILBOX, 2, LIMITS), Reservation)
+    limiter.release(under_fixed)
+    usage = limiter.usage({MAILBOX: LIMITS})[MAILBOX]
+    assert (usage.minute_bucket.used, usage.day_bucket.used) == (1, 2)
+    assert (usage.minute_rolling.used, usage.day_rolling.used, usage.in_flight.used) == (1, 2, 1)
+
+
+def test_with_several_budgets_used_up_the_reason_is_the_one_that_is_waited_for(limiter, clock):
+    for _ in range(2):
+        limiter.check_and_reserve(MAILBOX, 10, LIMITS)
+    limiter.check_and_reserve(MAILBOX, 0, LIMITS)
+    denial = limiter.check_and_reserve(MAILBOX, 1, LIMITS)
+    usage = limiter.usage({MAILBOX: LIMITS})[MAILBOX]
+    assert denial.reason == usage.waits_for == "day"
+    assert 0 <= denial.retry_after_ms - (usage.next_free_ms - usage.now_ms) <= 1
+    assert denial.retry_after_ms > 3_600_000
+    clock.advance(milliseconds=denial.retry_after_ms)
+    assert limiter.usage({MAILBOX: LIMITS})[MAILBOX].waits_for is None
+
+
+def test_a_place_in_flight_or_a_pause_is_the_reason_only_when_it_ends_last(limiter, clock):
+    limits = RateLimits(per_minute=1, recipients_per_day=5, in_flight=1)
+    limiter.check_and_reserve(MAILBOX, 5, limits)
+    assert limiter.check_and_reserve(MAILBOX, 1, limits).reason == "day"
+    limiter.pause(MAILBOX, 3_600_000, "429")
+    assert limiter.check_and_reserve(MAILBOX, 1, limits).reason == "day"
+    assert limiter.usage({MAILBOX: limits})[MAILBOX].waits_for == "day"
+    limiter.pause(MAILBOX, 3 * 86_400_000, "blocked")
+    assert limiter.check_and_reserve(MAILBOX, 1, limits).reason == "paused"
+    assert limiter.usage({MAILBOX: limits})[MAILBOX].waits_for == "paused"
+
+
 def test_an_evicted_log_is_started_again(limiter, redis_client, clock):
     for _ in range(3):
         limiter.check_and_reserve(MAILBOX, 1, LIMITS)

@@ -12,6 +12,10 @@ from support.clock import START
 ATTEMPT = Attempt(at=START.isoformat(), outcome="tested", duration_ms=12, status=202, request_id="req-1")
 
 
+#: The mailbox that messages went through, where a test does not say.
+MAILBOX = "news@contoso.example"
+
+
 def new_message(
     sender: str = "mailbox:news",
     *,
@@ -53,7 +57,7 @@ def message_in(status: MessageStatus, now: datetime = START, **fields: Any) -> M
     elif status in {MessageStatus.SENDING, MessageStatus.UNKNOWN}:
         held = {"lease_until": now + timedelta(minutes=5)}
     if status in {MessageStatus.SENDING, MessageStatus.SENT, MessageStatus.ERROR, MessageStatus.UNKNOWN}:
-        held |= {"claim": "claim-1", "attempted_on": now, "mailbox_key": "news@example.org"}
+        held |= {"claim": "claim-1", "attempted_on": now, "mailbox_key": MAILBOX, "provider": "microsoft-graph"}
     if status is MessageStatus.SENT:
         held |= {"sent_on": now, "attempts": 1}
     Message.update(status=status.value, **(held | fields)).where(Message.id == message_id).execute()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 from flask import Blueprint
-from pydantic import Field
 
 from rqmail.administration.access import Scope
 from rqmail.insight.jsonable import as_json
 from rqmail.ratelimit.pacing import Pacing
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Changes, Done, Limit, Line, Whole
+from rqmail.web.api.schema import ApiModel, Changes, Done, LeftBehindOf, Limit, Line, Pause
 from rqmail.web.api.standing import SenderNow
 from rqmail.web.context import application, changes
 
@@ -33,6 +32,12 @@ class Mailbox(ApiModel):
     pause_reason: str | None
     created_on: datetime
     changed_on: datetime
+
+
+class ChangedMailbox(Mailbox):
+    """A system mailbox as it is after a change, and what still depends on what it was before."""
+
+    left_behind: LeftBehindOf
 
 
 class Mailboxes(ApiModel):
@@ -58,13 +63,6 @@ class MailboxChanges(Changes):
     rate_limit_per_minute: Limit | None = None
     rate_limit_recipients_per_day: Limit | None = None
     pacing: Pacing | None = None
-
-
-class Pause(ApiModel):
-    """Why nothing is to go out, and for how long; without a duration until somebody resumes."""
-
-    reason: Annotated[Line, Field(min_length=1, max_length=500)]
-    duration_seconds: Annotated[Whole, Field(ge=1, le=315_360_000)] | None = None
 
 
 @blueprint.get("")
@@ -96,14 +94,15 @@ def show_mailbox(key: str) -> Any:
 
 
 @blueprint.put("/<key>")
-@operation(Scope.ADMIN, _TAG, Mailbox, 404)
+@operation(Scope.ADMIN, _TAG, ChangedMailbox, 404)
 def set_mailbox(key: str, json: MailboxChanges) -> Any:
     """Change a system mailbox; workers see it within a second, without a restart.
 
     A field that is left out keeps its value; a limit of null clears the override. A limit that is not a positive whole
     number is refused.
     """
-    return as_json(changes().set_mailbox(key, **json.given()))
+    changed = changes().set_mailbox(key, **json.given())
+    return as_json(changed) | {"leftBehind": as_json(changes().left_behind(f"mailbox:{key}"))}
 
 
 @blueprint.delete("/<key>")

@@ -86,3 +86,20 @@ class Done(ApiModel):
     """What was asked has been done."""
 
     done: Literal[True] = True
+
+
+class LeftBehindOf(ApiModel):
+    """Messages of unknown outcome that went through what a sender had before its last changes.
+
+    They are looked for there; those that cannot be looked up any more wait for a person.
+    """
+
+    messages: int
+    not_to_be_looked_up: int
+
+
+class Pause(ApiModel):
+    """Why nothing is to go out, and for how long; without a duration until somebody resumes."""
+
+    reason: Annotated[Line, Field(min_length=1, max_length=500)]
+    duration_seconds: Annotated[Whole, Field(ge=1, le=315_360_000)] | None = None

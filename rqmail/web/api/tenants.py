@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from flask import Blueprint
@@ -11,7 +11,7 @@ from pydantic import Field
 from rqmail.administration.access import Scope
 from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Changes, Done, Line
+from rqmail.web.api.schema import ApiModel, Changes, Done, LeftBehindOf, Line, Pause
 from rqmail.web.api.standing import SenderNow
 from rqmail.web.context import application, changes
 
@@ -34,8 +34,16 @@ class Tenant(ApiModel):
     has_graph_client_secret: bool
     sendgrid_from: str | None
     has_sendgrid_api_key: bool
+    paused_until: datetime | None
+    pause_reason: str | None
     created_on: datetime
     changed_on: datetime
+
+
+class ChangedTenant(Tenant):
+    """A tenant's mail setting as it is after a change, and what still depends on what it was before."""
+
+    left_behind: LeftBehindOf
 
 
 class Tenants(ApiModel):
@@ -84,10 +92,11 @@ def show_tenant(key: str) -> Any:
 
 
 @blueprint.put("/<key>")
-@operation(Scope.ADMIN, _TAG, Tenant, 404, 409)
+@operation(Scope.ADMIN, _TAG, ChangedTenant, 404, 409)
 def set_tenant(key: str, json: TenantChanges) -> Any:
     """Change a tenant's mail setting; a field that is left out keeps its value."""
-    return as_json(changes().set_tenant(key, **json.given()))
+    changed = changes().set_tenant(key, **json.given())
+    return as_json(changed) | {"leftBehind": as_json(changes().left_behind(f"tenant:{key}"))}
 
 
 @blueprint.delete("/<key>")
@@ -103,3 +112,18 @@ def delete_tenant(key: str) -> Any:
 def show_tenant_budget(key: str) -> Any:
     """Show how a tenant's mail stands, and its budget where it sends through Microsoft Graph."""
     return as_json(application().overview.tenant(key))
+
+
+@blueprint.post("/<key>/pause")
+@operation(Scope.ADMIN, _TAG, Tenant, 404)
+def pause_tenant(key: str, json: Pause) -> Any:
+    """Send nothing of a tenant's mail for a while, or until it is resumed."""
+    duration = None if json.duration_seconds is None else timedelta(seconds=json.duration_seconds)
+    return as_json(changes().pause_tenant(key, json.reason, duration))
+
+
+@blueprint.post("/<key>/resume")
+@operation(Scope.ADMIN, _TAG, Tenant, 404)
+def resume_tenant(key: str) -> Any:
+    """End a pause: a person's, or one the provider's answers brought about."""
+    return as_json(changes().resume_tenant(key))

@@ -264,7 +264,7 @@ class MailProviderService:
         self._counter.count("call", "rejected", call.seconds)
         self._counter.count("failed", "rejected")
         ending = self._written(call.message.mark_error, str(error), call.attempt("rejected", error))
-        if error.status is not None and self._limiter.strike(call.sender.budget_key) >= REJECTED_IN_A_ROW:
+        if error.status is not None and self._limiter.count_rejection(call.sender.budget_key) >= REJECTED_IN_A_ROW:
             reason = f"{REJECTED_IN_A_ROW} messages in a row were rejected; the last one: {error}"
             self._limiter.back_off(call.sender.budget_key, *UNAVAILABLE_REST, reason)
             return Ending.MAILBOX_RESTS

@@ -21,6 +21,11 @@ class Breaker:
         self._open_seconds = open_seconds
         self._open_until: float | None = None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody is held back."""
+        return self._open_until is None
+
     def admits(self) -> bool:
         """Say whether to try; the first to be told so after a failure is the only one for another few seconds."""
         if self._open_until is None:

@@ -61,6 +61,7 @@ if kept[1] and not kept[2] and not kept[3] and #kept[1] == HEADER_BYTES then
 end
 
 -- include words.lua
+-- include windows.lua
 
 local w = read_windows(kept[1])
 local found = condition(state, w, filled, now, counters[1], counters[2])

@@ -18,6 +18,10 @@ _TRUSTED_SECONDS = 1.0
 _AMPLE = 64
 
 
+class KeptConnectionLostError(ConnectionError):
+    """A connection died while it was kept; another may lead to another server, or another run of it."""
+
+
 class Connections:
     """As many connections as threads ask at once, taken from a pool and given back when they fail or idle."""
 
@@ -28,7 +32,7 @@ class Connections:
         self._pid = os.getpid()
 
     def ask(self, command: bytes) -> Any:
-        """Send a packed command and answer its reply; a connection that died while it was kept is replaced once."""
+        """Send a packed command and answer its reply; ``KeptConnectionLostError`` says that a kept one had died."""
         if self._pid != os.getpid():
             self._idle, self._pid = deque(), os.getpid()  # the parent's sockets are the parent's
         try:
@@ -40,8 +44,8 @@ class Connections:
             return self._ask_over(self._pool.get_connection(), command)
         try:
             return self._ask_over(connection, command)
-        except ConnectionError:
-            return self._ask_over(self._pool.get_connection(), command)
+        except ConnectionError as error:
+            raise KeptConnectionLostError(str(error)) from error
 
     def _ask_over(self, connection: Connection, command: bytes) -> Any:
         try:

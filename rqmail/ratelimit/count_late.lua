@@ -7,6 +7,7 @@
 -- known of the mailbox and its history will tell.
 
 -- include words.lua
+-- include windows.lua
 
 local state, lease, recipients, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), moment(ARGV[3])
 local kept = redis.call('HMGET', state, 'windows', lease)

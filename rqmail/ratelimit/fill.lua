@@ -9,6 +9,7 @@
 -- Returns 1 when filled, 0 when the mailbox was known.
 
 -- include words.lua
+-- include windows.lua
 
 local _, _, _, lease_ms, rolling = struct.unpack(LIMITS, ARGV[1])
 local state, now = KEYS[1], tonumber(ARGV[2])

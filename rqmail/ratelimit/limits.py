@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rqmail.errors import InvalidInputError
-from rqmail.values import without_unseen_edges
+from rqmail.text.values import without_unseen_edges
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@
 -- Returns 1 when given back, 0 when the reservation is not in flight (released, settled, forgotten).
 
 -- include words.lua
+-- include windows.lua
 
 local state, lease = KEYS[1], ARGV[1]
 local kept = redis.call('HMGET', state, 'windows', lease)

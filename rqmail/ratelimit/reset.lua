@@ -6,6 +6,7 @@
 -- Returns 1. Also heals a mailbox whose keys hold something else than ours.
 
 -- include words.lua
+-- include windows.lua
 
 local state, now = KEYS[1], moment(ARGV[2])
 local mailbox = mailbox_of(state)

@@ -1,18 +1,30 @@
-"""The Lua scripts, called by their digest and registered with a server that does not know them yet."""
+"""The Lua scripts, each made for one run of the server: a server that was restarted or replaced knows none of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypeAlias
 
-from redis import Redis
-from redis.exceptions import NoScriptError
+Verb: TypeAlias = Literal[
+    "check_and_reserve",
+    "release",
+    "settle",
+    "count_late",
+    "pause",
+    "back_off",
+    "count_rejection",
+    "reset",
+    "fill",
+    "usage",
+]
 
 _FOLDER = Path(__file__).parent
-_INCLUDE = "-- include words.lua"
+_INCLUDE = re.compile(r"^-- include (\w+\.lua)$", re.MULTILINE)
+#: EVALSHA on one key with so many arguments, as it goes over the line.
+_EVALSHA = [b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n" + b"$%d\r\n%b\r\n" * count for count in range(8)]
 
 
 @dataclass(frozen=True)
@@ -23,33 +35,20 @@ class Script:
     digest: bytes
 
 
-def _read(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
+class Scripts(dict[Verb, Script]):
+    """Every verb for one run of the server, told as a number (0 when the server does not tell its run)."""
 
+    def __init__(self, run: int) -> None:
+        super().__init__()
+        self.run = run
 
-def _load(verb: str) -> Script:
-    source = (
-        "local RUN = 0\n"
-        + _read("struct.lua")
-        + _read("layout.lua")
-        + _read(f"{verb}.lua").replace(_INCLUDE, _read("words.lua"))
-    )
-    return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest().encode())
-
-
-#: EVALSHA on one key with so many arguments, as it goes over the line.
-_EVALSHA = [b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n" + b"$%d\r\n%b\r\n" * count for count in range(8)]
-
-CHECK_AND_RESERVE = _load("check_and_reserve")
-COUNT_LATE = _load("count_late")
-RELEASE = _load("release")
-SETTLE = _load("settle")
-PAUSE = _load("pause")
-BACK_OFF = _load("back_off")
-STRIKE = _load("strike")
-RESET = _load("reset")
-FILL = _load("fill")
-USAGE = _load("usage")
+    def __missing__(self, verb: Verb) -> Script:
+        """Make a script when it is first asked for."""
+        source = f"local RUN = {self.run}\n" + _read("struct.lua") + _read("layout.lua")
+        source += _INCLUDE.sub(lambda included: _read(included[1]), _read(f"{verb}.lua"))
+        digest = sha1(source.encode(), usedforsecurity=False).hexdigest().encode()
+        script = self[verb] = Script(source, digest)
+        return script
 
 
 def packed(script: Script, arguments: tuple[bytes, ...]) -> bytes:
@@ -63,25 +62,5 @@ def packed(script: Script, arguments: tuple[bytes, ...]) -> bytes:
     return _EVALSHA[len(arguments)] % tuple(words)
 
 
-def run_many(redis: Redis, script: Script, calls: Sequence[tuple[int, Sequence[bytes]]]) -> list[Any]:
-    """Run a script several times in one round trip, each time on as many keys as its first arguments are.
-
-    An answer that is an error is raised after all have run.
-    """
-    try:
-        return _pipelined(redis, script, calls)
-    except NoScriptError:
-        register(redis, script)
-        return _pipelined(redis, script, calls)
-
-
-def register(redis: Redis, script: Script) -> None:
-    """Make the script known to the server."""
-    redis.script_load(script.source)
-
-
-def _pipelined(redis: Redis, script: Script, calls: Sequence[tuple[int, Sequence[bytes]]]) -> list[Any]:
-    with redis.pipeline(transaction=False) as pipeline:
-        for keys, arguments in calls:
-            pipeline.evalsha(script.digest.decode(), keys, *arguments)
-        return pipeline.execute()
+def _read(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")

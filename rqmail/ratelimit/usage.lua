@@ -11,6 +11,7 @@
 -- are 0 with fixed windows.
 
 -- include words.lua
+-- include windows.lua
 
 local now = moment(ARGV[1])
 

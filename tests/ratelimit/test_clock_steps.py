@@ -71,7 +71,7 @@ def test_what_is_refilled_is_as_old_for_the_server_as_it_is_here_however_wrong_i
     redis_client, monkeypatch, behind
 ):
     """The table is kept by our clock, the windows by the server's."""
-    monkeypatch.setattr("rqmail.ratelimit.limiter.utc_now", lambda: utc_now() + behind)
+    monkeypatch.setattr("rqmail.ratelimit.encoding.utc_now", lambda: utc_now() + behind)
     here = to_epoch_ms(utc_now() + behind)
     table = Table()
     table.calls = [(here - 30 * 3_600_000, 19), (here - 20 * 3_600_000, 12), (here - 30_000, 1), (here - 20_000, 1)]

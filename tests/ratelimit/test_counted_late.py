@@ -103,3 +103,37 @@ def test_a_mailbox_that_redis_has_forgotten_is_left_to_its_history(limiter, flak
     other = limiter.check_and_reserve("other@contoso.example", 1, LIMITS)
     assert isinstance(other, Reservation)
     assert redis_client.keys(f"*{KEY}*") == []
+
+
+def test_a_lost_answer_of_a_send_that_certainly_failed_gives_back_what_it_took(limiter, flaky):
+    send(limiter, 1)
+    flaky.away = flaky.heard = True
+    reservation = limiter.check_and_reserve(KEY, 50, LIMITS)
+    assert not reservation.counted
+    assert used(limiter) == (2, 51, 1)
+    limiter.release(reservation)
+    flaky.away = False
+    send(limiter, 1)
+    assert used(limiter) == (2, 2, 0)
+
+
+def test_what_runs_while_redis_comes_back_is_counted_when_its_end_is_known(limiter, flaky):
+    send(limiter)
+    flaky.away = True
+    running, failing = (limiter.check_and_reserve(KEY, recipients, LIMITS) for recipients in (20, 30))
+    flaky.away = False
+    send(limiter)
+    assert used(limiter) == (2, 2, 0)
+    limiter.release(failing)
+    limiter.settle(running)
+    send(limiter)
+    assert used(limiter) == (4, 23, 0)
+
+
+def test_what_is_never_settled_counts_once_its_lease_is_over(limiter, flaky, clock):
+    flaky.away = True
+    limiter.check_and_reserve(KEY, 20, LIMITS)
+    flaky.away = False
+    clock.advance(seconds=121)
+    send(limiter)
+    assert used(limiter) == (2, 21, 0)

@@ -174,7 +174,7 @@ def test_what_version_0_1_counted_is_refilled(redis_client, clock):
     """Its header is shorter, and its log ends elsewhere."""
     told = [(int(milliseconds(clock)) - 1_000, 15)]
     limiter = MailRateLimiter(redis_client, clock=clock, history=lambda *_: told)
-    redis_client.hset(f"mail:rate:state:{MAILBOX}", "windows", bytes(45))
+    redis_client.hset(f"mail:rate:state:{MAILBOX}", "windows", bytes(49))
     redis_client.set(f"mail:rate:log:{MAILBOX}", bytes(780))
     assert limiter.check_and_reserve(MAILBOX, 6, RateLimits(5, 20, 50)).reason == "day"
     assert_every_key_expires(redis_client)

@@ -103,9 +103,9 @@ def test_a_reason_may_be_empty_long_or_in_any_script(limiter):
 
 
 def test_rejections_in_a_row_are_counted_until_one_message_is_accepted(limiter, redis_client):
-    assert [limiter.strike(MAILBOX) for _ in range(3)] == [1, 2, 3]
+    assert [limiter.count_rejection(MAILBOX) for _ in range(3)] == [1, 2, 3]
     limiter.settle(limiter.check_and_reserve(MAILBOX, 1, RateLimits()))
-    assert limiter.strike(MAILBOX) == 1
+    assert limiter.count_rejection(MAILBOX) == 1
     assert all(redis_client.ttl(key) > 0 for key in redis_client.keys("mail:rate:*"))
 
 

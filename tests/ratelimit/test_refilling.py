@@ -151,3 +151,16 @@ def test_more_calls_in_the_last_minute_than_the_limit_now_allows_are_all_waited_
     limiter = MailRateLimiter(redis_client, clock=clock, history=sent)
     denied = limiter.check_and_reserve(MAILBOX, 1, LIMITS)
     assert (denied.reason, denied.retry_after_ms) == ("minute", 20_000)
+
+
+def test_a_refill_under_a_lower_limit_forgets_no_call_that_a_higher_one_counts(redis_client, clock):
+    """The limit was 5 when Redis was flushed, or another sender on the same address has it."""
+    sent = Sent(clock)
+    now = to_epoch_ms(clock())
+    sent.calls = [(MAILBOX, now - 1_000 * number, 1) for number in range(25)]
+    limiter = MailRateLimiter(redis_client, clock=clock, history=sent)
+    assert limiter.usage({MAILBOX: RateLimits(per_minute=5)})[MAILBOX].minute_rolling.used == 25
+    assert limiter.check_and_reserve(MAILBOX, 1, RateLimits(per_minute=5)).reason == "minute"
+    clock.advance(seconds=20)
+    assert limiter.usage([MAILBOX])[MAILBOX].minute_rolling.used == 25
+    assert limiter.check_and_reserve(MAILBOX, 1, RateLimits(per_minute=25)).reason == "minute"

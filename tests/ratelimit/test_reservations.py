@@ -288,6 +288,19 @@ def test_an_evicted_log_is_started_again(limiter, redis_client, clock):
     assert redis_client.ttl(f"mail:rate:log:{MAILBOX}") > 0
 
 
+@pytest.mark.parametrize(("window", "commands"), [("rolling", 6), ("fixed", 5)])
+def test_a_decision_in_the_same_minute_as_the_one_before_takes_few_steps(redis_client, clock, window, commands):
+    limiter = MailRateLimiter(redis_client, window, clock)
+    limits = RateLimits(100, 1000, 100)
+    limiter.check_and_reserve(MAILBOX, 1, limits)
+    redis_client.config_resetstat()
+    for _ in range(20):
+        assert limiter.check_and_reserve(MAILBOX, 1, limits).counted
+    ran = {name: of["calls"] for name, of in redis_client.info("commandstats").items()}
+    inside = sum(calls for name, calls in ran.items() if name.split("_")[1] not in ("evalsha", "config|resetstat"))
+    assert inside == 20 * commands, ran
+
+
 # --- many at once --------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,88 @@
+"""How keys, limits and moments go to the scripts."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from rqmail.clock import Clock, utc_now
+from rqmail.ratelimit.limits import RateLimits
+
+Window: TypeAlias = Literal["rolling", "fixed"]
+
+#: Above this many calls a minute or recipients a day a limit is as good as none.
+_LARGEST_LIMIT = 2**31 - 1
+_LIMITS = struct.Struct("<ddddBB")
+_STATE = b"mail:rate:state:"
+_LEASE = b"lease:"
+_REASON_BYTES = 200
+
+
+def state_key(mailbox_key: str) -> bytes:
+    """Answer the key that holds the mailbox's state."""
+    return _STATE + mailbox_key.encode()
+
+
+def lease_field(reservation_id: str) -> bytes:
+    """Answer the field of the state that holds the reservation while it is in flight."""
+    return _LEASE + reservation_id.encode()
+
+
+def clipped(reason: str) -> bytes:
+    """Answer a reason in at most 200 bytes."""
+    return reason.encode()[:_REASON_BYTES].decode(errors="ignore").encode()
+
+
+def text(reply: str | bytes) -> str:
+    """Answer a reply as text, whether the client decodes or not."""
+    return reply if isinstance(reply, str) else reply.decode(errors="replace")
+
+
+def is_unknown(reply: str | bytes) -> bool:
+    """Say whether a script knows nothing of a mailbox that can be believed."""
+    return reply[:7] in (b"unknown", "unknown")
+
+
+def moment_of(reply: str | bytes) -> int:
+    """Answer when a script said that it knows nothing, in milliseconds of its clock."""
+    return int(float(reply.split()[1]))
+
+
+class Encoding:
+    """What every script is told by one limiter: kind of window, lease, and the time where it is handed in."""
+
+    def __init__(self, window: Window, lease_ms: int, clock: Clock | Callable[[], float] | None) -> None:
+        self.window = window
+        self.lease_ms = lease_ms
+        self._clock = clock
+        self._packed: dict[tuple[RateLimits, bool], bytes] = {}
+
+    def limits(self, limits: RateLimits, *, may_start: bool) -> bytes:
+        """Pack limits as the scripts read them; with ``may_start`` an unknown mailbox begins empty."""
+        packed = self._packed.get((limits, may_start))
+        if packed is None:
+            packed = self._packed[limits, may_start] = _LIMITS.pack(
+                min(limits.per_minute, _LARGEST_LIMIT),
+                min(limits.recipients_per_day, _LARGEST_LIMIT),
+                limits.in_flight,
+                self.lease_ms,
+                self.window == "rolling",
+                may_start,
+            )
+        return packed
+
+    def now(self) -> tuple[bytes, ...]:
+        """Answer the handed-in moment as a script wants it, or nothing: then the server takes its own."""
+        if self._clock is None:
+            return ()
+        return (b"%.3f" % _to_ms(self._clock()),)
+
+    def now_ms(self) -> int:
+        """Answer the moment here, in milliseconds since 1970."""
+        return int(_to_ms((self._clock or utc_now)()))
+
+
+def _to_ms(moment: datetime | float) -> float:
+    return moment.timestamp() * 1000 if isinstance(moment, datetime) else moment

@@ -30,6 +30,7 @@ from rqmail.errors import (
 from rqmail.mailers.base import Address, Mail, Mailer, Permit, Receipt
 from rqmail.models.base import AWAY_ERRORS, patiently
 from rqmail.models.contents import Contents, load_contents
+from rqmail.models.ledger import attempt_name
 from rqmail.models.message import Attempt, Message, RecipientKind
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.spread import compute_spread_ms
@@ -356,4 +357,5 @@ def _mail(message: Message, contents: Contents | None, permit: Permit) -> Mail:
         text=contents.text,
         html=contents.html,
         permit=permit,
+        attempt=attempt_name(message.id, message.claim),
     )

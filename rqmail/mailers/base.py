@@ -37,7 +37,8 @@ class Mail:
     """One mail as a provider needs it; ``id`` is our message id and travels along so that the mail can be found again.
 
     ``text`` and ``html`` are the bodies, ``None`` where there is none; ``headers`` are extra ``x-`` headers; ``permit``
-    is to be taken before the request is written, where somebody must know that moment.
+    is to be taken before the request is written, where somebody must know that moment; ``attempt`` names this
+    attempt at it.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Mail:
     html: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     permit: Permit | None = field(default=None, compare=False, repr=False)
+    attempt: str | None = field(default=None, compare=False)
 
     @property
     def before_writing(self) -> Callable[[], None] | None:

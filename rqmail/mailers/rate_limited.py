@@ -57,7 +57,7 @@ class RateLimitedGraphMailer:
 
     def send(self, mail: Mail) -> Receipt:
         """Send ``mail`` within budget; without room raises the error that says when to ask again."""
-        reservation = self._reserve(mail.recipient_count)
+        reservation = self._reserve(mail)
         try:
             receipt = self._inner.send(mail)
         except MailOutcomeUnknownError:
@@ -76,14 +76,15 @@ class RateLimitedGraphMailer:
         self._limiter.settle(reservation)
         return receipt
 
-    def _reserve(self, recipient_count: int) -> Reservation:
+    def _reserve(self, mail: Mail) -> Reservation:
+        recipients = mail.recipient_count
         waited = 0.0
         while True:
-            answer = self._limiter.check_and_reserve(self._mailbox_key, recipient_count, self._limits)
+            answer = self._limiter.check_and_reserve(self._mailbox_key, recipients, self._limits, mail.attempt)
             if not isinstance(answer, Denial):
                 return answer
             if answer.reason != "in_flight" or waited >= self._busy_wait_seconds:
-                raise self._refusal(answer, recipient_count)
+                raise self._refusal(answer, recipients)
             wait = min(_LOOK_AGAIN_SECONDS, self._busy_wait_seconds - waited)
             self._sleep(wait)
             waited += wait

@@ -57,7 +57,9 @@ class Server:
 
     def run(self, verb: Verb, *arguments: bytes) -> Any:
         """Run a script on its one key, the first of the arguments."""
-        scripts = self._believed()
+        scripts = self._scripts
+        if scripts is None or self._monotonic() - self._identified_at > RUN_BELIEVED_SECONDS:
+            scripts = self.identify()
         try:
             reply = self._connections.ask(packed(scripts[verb], arguments))
         except NoScriptError:

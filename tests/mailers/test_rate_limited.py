@@ -31,9 +31,11 @@ class ScriptedLimiter:
     def __init__(self, *answers):
         self.answers = list(answers) or [RESERVATION]
         self.told = []
+        self.ids = []
 
     def check_and_reserve(self, mailbox_key, recipient_count, limits, reservation_id=None):
         self.told.append(("reserve", mailbox_key, recipient_count, limits))
+        self.ids.append(reservation_id)
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def release(self, reservation):
@@ -75,6 +77,12 @@ def test_a_mail_is_sent_once_its_recipients_are_reserved(mail):
         ("settle", RESERVATION),
     ]
     assert inner.sent == [mail]
+
+
+def test_a_reservation_has_the_name_of_the_attempt_that_the_table_knows_too(mail):
+    limiter = ScriptedLimiter()
+    build(limiter, Inner()).send(replace(mail, attempt="message:claim"))
+    assert limiter.ids == ["message:claim"]
 
 
 @pytest.mark.parametrize(

@@ -123,18 +123,23 @@ def test_an_empty_table_has_nothing_due_and_nothing_in_hand(database):
 
 
 def test_the_ledger_lists_what_used_a_mailboxs_budget_since_then_each_as_late_as_it_can_have_been(database):
-    def sent(seconds: float, status: S = S.SENT, key: str = "news@example.org", recipients: int = 1) -> None:
+    def sent(seconds: float, status: S = S.SENT, key: str = "news@example.org", recipients: int = 1) -> str:
         at = START + timedelta(seconds=seconds)
         later = {S.SENT: {"sent_on": at + timedelta(seconds=5)}, S.SENDING: {"lease_until": at + timedelta(minutes=2)}}
-        message_in(status, attempted_on=at, mailbox_key=key, recipient_count=recipients, **later.get(status, {}))
+        fields = {"attempted_on": at, "mailbox_key": key, "recipient_count": recipients}
+        return message_in(status, **fields, **later.get(status, {})).id
 
     sent(2, recipients=7)
     sent(1, S.UNKNOWN, recipients=3)
-    sent(3.001, S.SENDING)
+    sending = sent(3.001, S.SENDING)
     sent(1.5, S.ERROR)
     sent(1.6, S.SCHEDULED)
     sent(1.7, key="other@example.org")
     sent(0)
     base = int(START.timestamp() * 1000)
-    assert sends_since("news@example.org", START) == [(base + 1000, 3), (base + 7000, 7), (base + 123_001, 1)]
+    assert sends_since("news@example.org", START) == [
+        (base + 1000, 3, None),
+        (base + 7000, 7, None),
+        (base + 123_001, 1, f"{sending}:claim-1"),
+    ]
     assert sends_since("nobody@example.org", START) == []

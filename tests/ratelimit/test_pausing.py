@@ -1,4 +1,4 @@
-"""A mailbox that must rest: for how long, and how carefully it starts again."""
+"""A paused mailbox: for how long, and how carefully it starts again."""
 
 from __future__ import annotations
 

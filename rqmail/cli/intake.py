@@ -80,11 +80,13 @@ def send(
         expires=expires,
         priority=priority,
     )
-    message_id = application().intake.submit(draft)
+    [taken] = application().intake.take([draft])
     if json_:
-        print_json({"id": message_id}, one_line=True)
-    else:
-        click.echo(message_id)
+        print_json({"id": taken.message.id, "folded": taken.folded}, one_line=True)
+        return
+    click.echo(taken.message.id)
+    for fold in taken.folded:
+        click.echo(f"{fold.address} was named twice: kept in {fold.kept}, left out of {fold.left_out}.", err=True)
 
 
 @click.command(

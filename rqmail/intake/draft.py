@@ -5,22 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 
 import structlog
 
 from rqmail.clock import Clock
 from rqmail.errors import InvalidInputError
-from rqmail.intake.addresses import parse_addresses
+from rqmail.intake.moments import check_moments, moment_of
+from rqmail.intake.recipients import Folded, recipients_of
 from rqmail.models.base import borrowed, transaction
-from rqmail.models.mailbox import SystemMailbox, TenantMailSetting
-from rqmail.models.message import Message, NewMessage, NewRecipient, Priority, RecipientKind
+from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
+from rqmail.models.message import Message, NewMessage, Priority
 
 log = structlog.get_logger()
 
-#: Exchange refuses a message to more than this by default, after it has said 202.
-MAX_RECIPIENTS = 500
 MAX_SUBJECT_LENGTH = 998
 #: Bytes of text and HTML together; Graph takes at most 4 MB a request, all wrapping included.
 MAX_BODY_BYTES = 3_000_000
@@ -51,6 +50,14 @@ class Draft:
     priority: Priority | str = Priority.NORMAL
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A draft that passed every check: the message to be stored, and which of its addresses were named twice."""
+
+    message: NewMessage
+    folded: tuple[Folded, ...] = ()
+
+
 class Intake:
     """Takes messages in: checks them, stores them, and asks for a dispatch at once when one of them is urgent.
 
@@ -67,11 +74,18 @@ class Intake:
 
     def submit_all(self, drafts: Sequence[Draft]) -> list[str]:
         """Take all of these in, or none if one is wrong, and answer their ids in order."""
-        for sender in {draft.sender for draft in drafts}:
-            require_sender(sender)
-        messages = [check(draft) for draft in drafts]
-        self.store(messages)
-        return [message.id for message in messages]
+        return [one.message.id for one in self.take(drafts)]
+
+    def take(self, drafts: Sequence[Draft]) -> list[Checked]:
+        """Take all of these in, or none if one is wrong, and answer what became of each."""
+        checks = self.checks()
+        checked = [checks.check(draft) for draft in drafts]
+        self.store(one.message for one in checked)
+        return checked
+
+    def checks(self) -> Checks:
+        """Answer the checks that a request of this moment has to pass."""
+        return Checks(self._clock())
 
     def store(self, messages: Iterable[NewMessage], on_stored: Callable[[int], None] = lambda _: None) -> None:
         """Insert messages that have been checked, in batches and in one transaction.
@@ -96,27 +110,16 @@ class Intake:
             log.warning("intake.nudgeFailed", err=type(error).__name__)
 
 
-def check(draft: Draft) -> NewMessage:
+def check(draft: Draft, now: datetime, *, ascii_only: bool = False) -> Checked:
     """Turn a draft into a message that can be stored; raises ``InvalidInputError`` naming the field that is wrong.
 
-    Whether the sender exists is asked apart, once for many: :func:`require_sender`.
+    Whether the sender exists, and takes addresses in ASCII only, is asked apart, once for many: :class:`Checks`.
     """
-    recipients = (
-        *_recipients(RecipientKind.TO, draft.to),
-        *_recipients(RecipientKind.CC, draft.cc),
-        *_recipients(RecipientKind.BCC, draft.bcc),
-    )
-    if not recipients:
-        raise InvalidInputError("to", draft.to or "", "at least one recipient in to, cc or bcc")
-    if len(recipients) > MAX_RECIPIENTS:
-        raise InvalidInputError(
-            "to", len(recipients), f"at most {MAX_RECIPIENTS} recipients in to, cc and bcc together"
-        )
-    at, expires = _moment("at", draft.at), _moment("expires", draft.expires)
-    if expires is not None and at is not None and expires <= at:
-        raise InvalidInputError("expires", expires.isoformat(), "a moment after the one the message is to go out at")
+    recipients, folded = recipients_of(draft.to, draft.cc, draft.bcc, ascii_only=ascii_only)
+    at, expires = moment_of("at", draft.at), moment_of("expires", draft.expires)
+    check_moments(at, expires, now)
     text, html = _bodies(draft)
-    return NewMessage(
+    message = NewMessage(
         sender=draft.sender,
         subject=_subject(draft.subject),
         recipients=recipients,
@@ -126,34 +129,46 @@ def check(draft: Draft) -> NewMessage:
         expires_on=expires,
         priority=_priority(draft.priority),
     )
+    return Checked(message, folded)
 
 
-def require_sender(sender: str) -> None:
-    """Raise ``InvalidInputError`` unless ``sender`` names one that exists."""
-    kind, _, key = sender.partition(":")
+class Checks:
+    """The checks of one request, whichever door it came through: each sender is looked up once."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._ascii_only: dict[str, bool] = {}
+
+    def check(self, draft: Draft) -> Checked:
+        """Turn a draft into a message that can be stored, or raise ``InvalidInputError``."""
+        ascii_only = self._ascii_only.get(draft.sender)
+        if ascii_only is None:
+            ascii_only = self.require_sender(draft.sender)
+        return check(draft, self._now, ascii_only=ascii_only)
+
+    def require_sender(self, sender: str) -> bool:
+        """Raise ``InvalidInputError`` unless the sender exists; say whether it takes addresses in ASCII only."""
+        self._ascii_only[sender] = require_sender(sender)
+        return self._ascii_only[sender]
+
+
+def require_sender(sender: str) -> bool:
+    """Raise ``InvalidInputError`` unless the sender exists; say whether it takes ASCII only (SendGrid)."""
+    kind, _, key = sender.partition(":") if isinstance(sender, str) else ("", "", "")
     if sender == "default":
-        return
+        return True
     if kind not in {"mailbox", "tenant"} or not key:
         raise InvalidInputError("sender", sender, _SENDER)
     with borrowed():
         if kind == "mailbox":
-            known = SystemMailbox.get_or_none(SystemMailbox.key == key) is not None
+            mailbox = SystemMailbox.get_or_none(SystemMailbox.key == key)
+            provider = None if mailbox is None else Provider.MICROSOFT_GRAPH.value
         else:
-            known = TenantMailSetting.get_or_none(TenantMailSetting.key == key) is not None
-    if not known:
+            tenant = TenantMailSetting.get_or_none(TenantMailSetting.key == key)
+            provider = None if tenant is None else tenant.provider
+    if provider is None:
         raise InvalidInputError(kind, key, f"a {kind} that exists (`rqmail {kind} list` shows them)")
-
-
-def _recipients(kind: RecipientKind, lines: str | Sequence[str]) -> list[NewRecipient]:
-    field = kind.value
-    if isinstance(lines, str):
-        lines = (lines,)
-    found = []
-    for line in lines:
-        if not isinstance(line, str):
-            raise InvalidInputError(field, line, "mail addresses as text")
-        found += [NewRecipient(kind, to.address, to.name) for to in parse_addresses(line, field)]
-    return found
+    return provider != Provider.MICROSOFT_GRAPH.value
 
 
 def _subject(subject: str) -> str:
@@ -180,21 +195,6 @@ def _bodies(draft: Draft) -> tuple[str | None, str | None]:
     if text is None and html is None:
         raise InvalidInputError("text", "", "a text or an html body")
     return text, html
-
-
-def _moment(field: str, value: datetime | str | None) -> datetime | None:
-    allowed = "a moment with its time zone, such as 2026-03-01T09:00:00+01:00"
-    if value is None or value == "":
-        return None
-    try:
-        moment = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
-        aware = isinstance(moment, datetime) and moment.tzinfo is not None
-        utc = moment.astimezone(UTC) if aware else None
-    except (ValueError, OverflowError):
-        utc = None
-    if utc is None:
-        raise InvalidInputError(field, str(value), allowed)
-    return utc
 
 
 def _priority(value: Priority | str) -> Priority:

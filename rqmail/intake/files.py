@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from rqmail.errors import InvalidInputError
-from rqmail.intake.draft import MAX_BODY_BYTES, Draft, Intake, check, require_sender
+from rqmail.intake.draft import MAX_BODY_BYTES, Draft, Intake
 
 Format = Literal["csv", "jsonl"]
 
@@ -57,7 +57,8 @@ def import_messages(
     The file is streamed: memory does not grow with it. ``on_progress`` hears ``check`` or ``store``, and the rows so
     far. Raises ``InvalidInputError`` when the file as a whole cannot be read.
     """
-    require_sender(sender)
+    checks = intake.checks()
+    checks.require_sender(sender)
     rows, error_count = 0, 0
     errors: list[RowError] = []
     for row, draft in _drafts(file, sender, format_):
@@ -67,7 +68,7 @@ def import_messages(
         try:
             if isinstance(draft, InvalidInputError):
                 raise draft
-            check(draft)
+            checks.check(draft)
         except InvalidInputError as error:
             error_count += 1
             if len(errors) < MAX_ERRORS_TOLD:
@@ -84,7 +85,7 @@ def import_messages(
         on_progress("store", stored)
 
     file.seek(0)
-    intake.store((check(_sound(draft)) for _, draft in _drafts(file, sender, format_)), count)
+    intake.store((checks.check(_sound(draft)).message for _, draft in _drafts(file, sender, format_)), count)
     return ImportReport(rows, stored, 0, ())
 
 

@@ -56,16 +56,17 @@ class Submission:
         if request is None:
             self._intake.store(messages)
             return Submitted(ids)
-        earlier = self._earlier(request)
+        earlier = self.earlier(request)
         if earlier is not None:
             return earlier
         try:
             self._intake.store(messages, on_stored=self._remembering(request, ids))
         except _TakenError:
-            return self._earlier(request) or self.submit(messages, request)
+            return self.earlier(request) or self.submit(messages, request)
         return Submitted(ids)
 
-    def _earlier(self, request: Repeatable) -> Submitted | None:
+    def earlier(self, request: Repeatable) -> Submitted | None:
+        """Answer what this request was answered before, ``None`` when it is new."""
         with borrowed():
             row = IdempotencyKey.get_or_none(
                 IdempotencyKey.caller == request.caller,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import idna
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -13,6 +15,17 @@ class Address:
 
     address: str
     name: str = ""
+
+
+def wire_address(address: str) -> str:
+    """Write an address as providers take it: its domain in ASCII (IDNA 2008), its local part as it is."""
+    if address.isascii():
+        return address
+    local, _, domain = address.rpartition("@")
+    try:
+        return f"{local}@{idna.encode(domain, uts46=True).decode()}"
+    except idna.IDNAError:
+        return address
 
 
 @dataclass(slots=True)

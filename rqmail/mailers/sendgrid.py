@@ -18,7 +18,7 @@ from rqmail.errors import (
     MailThrottledError,
     MailTransientError,
 )
-from rqmail.mailers.base import Address, Mail, Receipt
+from rqmail.mailers.base import Address, Mail, Receipt, wire_address
 from rqmail.mailers.http.failures import error_for_exception
 from rqmail.mailers.http.provider_text import one_line
 from rqmail.mailers.http.retry_after import LONGEST_SECONDS, parse_retry_after
@@ -137,4 +137,4 @@ def _once(addresses: tuple[Address, ...], seen: set[str]) -> list[dict[str, str]
 
 
 def _person(address: Address) -> dict[str, str]:
-    return {"email": address.address, "name": address.name} if address.name else {"email": address.address}
+    return {"email": wire_address(address.address)} | ({"name": address.name} if address.name else {})

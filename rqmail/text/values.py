@@ -45,6 +45,11 @@ def without_unseen_edges(text: str) -> str:
     return text[start:end]
 
 
+def first_unseen(text: str) -> str | None:
+    """Answer the first white space, control or invisible character of the text, if there is one."""
+    return next((c for c in text if unicodedata.category(c) in _UNSEEN), None)
+
+
 def character_name(character: str) -> str:
     """Name a character that cannot be seen: ``U+200B ZERO WIDTH SPACE``."""
     return f"U+{ord(character):04X} {unicodedata.name(character, '')}".rstrip()

@@ -3,9 +3,13 @@
 import csv
 import io
 import json
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from rqmail.clock import utc_now
+from rqmail.insight.jsonable import as_json
 from rqmail.models.message import Message
 
 
@@ -27,15 +31,26 @@ def end_as(status, message_id, outcome, error):
 
 
 def test_a_message_is_sent_with_everything_and_shown(send, run, run_json):
+    tomorrow = (
+        (utc_now() + timedelta(days=1)).replace(microsecond=0).astimezone(ZoneInfo("Europe/Amsterdam")).isoformat()
+    )
     message_id = send(
         "--cc", "c@x.nl", "--bcc", "Jörg <d@x.nl>,e@x.nl", "--html", "<p>", "--priority", "low",
-        "--at", "2099-01-01T00:00:00+01:00", to="a@x.nl,b@x.nl",
+        "--at", tomorrow, to="a@x.nl,b@x.nl",
     )  # fmt: skip
     shown = run_json("message", "show", message_id)
     assert (shown["status"], shown["priority"], shown["sender"]) == ("SCHEDULED", "low", "mailbox:news")
-    assert shown["scheduledOn"] == "2098-12-31T23:00:00Z"
+    assert shown["scheduledOn"] == as_json(datetime.fromisoformat(tomorrow))
     assert [to["address"] for to in shown["recipients"]] == ["a@x.nl", "b@x.nl", "c@x.nl", "d@x.nl", "e@x.nl"]
     assert "Jörg <d@x.nl>" in run("message", "show", message_id).stdout
+
+
+def test_the_answer_says_who_was_named_twice(run, run_json):
+    to = ("send", "--mailbox", "news", "--to", "a@x.nl", "--cc", "Ann <A@X.nl>", "--subject", "s", "--text", "t")
+    run_json("mailbox", "add", "news", "--address", "news@x.nl")
+    told = run_json(*to)
+    assert told["folded"] == [{"address": "a@x.nl", "kept": "to", "leftOut": "cc"}]
+    assert "a@x.nl was named twice: kept in to, left out of cc." in run(*to).stderr
 
 
 def test_without_json_the_id_is_printed_alone(send, run):

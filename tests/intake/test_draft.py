@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rqmail.errors import InvalidInputError
-from rqmail.intake.draft import MAX_RECIPIENTS, Draft, Intake, check
+from rqmail.intake.draft import Draft, Intake, check
+from rqmail.intake.recipients import MAX_RECIPIENTS
 from rqmail.models.contents import load_contents
-from rqmail.models.mailbox import SystemMailbox
+from rqmail.models.mailbox import SystemMailbox, TenantMailSetting
 from rqmail.models.message import Message, Priority, RecipientKind
+from support.clock import START
 
 GOOD = {"sender": "mailbox:news", "subject": "Hallo", "to": "jan@voorbeeld.nl", "text": "Dag Jan"}
 
@@ -76,6 +78,12 @@ BAD = {
     "a time that is none": ({"at": "tomorrow"}, "at"),
     "a time at the end of the calendar": ({"at": "9999-12-31T23:59:59-12:00"}, "at"),
     "an expiry before the sending": ({"at": "2026-03-02T00:00Z", "expires": "2026-03-01T00:00Z"}, "expires"),
+    "an expiry that has passed": ({"expires": "2026-03-10T09:30:20Z"}, "expires"),
+    "a time more than five years away": ({"at": "2062-03-11T09:00:00Z"}, "at"),
+    "an expiry more than five years away": ({"expires": "2062-03-11T09:00:00Z"}, "expires"),
+    "an invisible character inside an address": ({"to": "a\u200bb@x.nl"}, "to"),
+    "recipients that are neither text nor a list": ({"to": 7}, "to"),
+    "a sender that is no text": ({"sender": None}, "sender"),
     "a priority that is none": ({"priority": "urgent"}, "priority"),
     "an unknown mailbox": ({"sender": "mailbox:none"}, "mailbox"),
     "an unknown tenant": ({"sender": "tenant:none"}, "tenant"),
@@ -92,7 +100,7 @@ def test_bad_input_names_its_field_and_stores_nothing(intake, change, field):
 
 
 def test_a_time_in_another_zone_is_kept_as_the_same_moment_in_utc():
-    message = check(Draft(**GOOD, at="2026-03-01T09:00:00+01:00"))
+    message = check(Draft(**GOOD, at="2026-03-01T09:00:00+01:00"), START).message
     assert message.requested_on == datetime(2026, 3, 1, 8, tzinfo=UTC)
 
 
@@ -125,9 +133,51 @@ def test_a_message_is_taken_in_even_when_nobody_can_be_nudged(intake, clock):
 def test_an_error_while_a_stream_is_read_undoes_the_batches_before_it(intake):
     def stream():
         for _ in range(1500):
-            yield check(Draft(**GOOD))
+            yield check(Draft(**GOOD), START).message
         raise InvalidInputError("row", 1501, "a row that can be read")
 
     with pytest.raises(InvalidInputError):
         intake.store(stream())
     assert Message.select().count() == 0
+
+
+def test_everyone_receives_a_message_once_and_counts_once(intake):
+    [taken] = intake.take(
+        [
+            Draft(
+                "mailbox:news",
+                "Hallo",
+                to="a@x.nl, A@X.NL",
+                cc=["Ann <a@X.nl>", "b@münchen.de"],
+                bcc="b@xn--mnchen-3ya.de; c@x.nl",
+                text="Dag",
+            )
+        ]
+    )
+    row = Message.get_by_id(taken.message.id)
+    kept = [(to.kind.value, to.name, to.address) for to in load_contents([row.id])[row.id].recipients]
+    assert kept == [("to", "Ann", "a@x.nl"), ("cc", "", "b@münchen.de"), ("bcc", "", "c@x.nl")]
+    assert row.recipient_count == 3
+    assert [(fold.address, fold.kept, fold.left_out) for fold in taken.folded] == [
+        ("a@x.nl", "to", "to"),
+        ("a@x.nl", "to", "cc"),
+        ("b@münchen.de", "cc", "bcc"),
+    ]
+
+
+def test_repeated_addresses_do_not_count_against_the_most_a_message_may_have(intake):
+    assert intake.submit(Draft(**(GOOD | {"to": [f"a{i % 400}@x.nl" for i in range(900)]})))
+
+
+@pytest.mark.parametrize(("provider", "taken"), [("microsoft-graph", True), ("sendgrid", False), ("default", False)])
+def test_an_address_beyond_ascii_before_the_at_is_for_graph_alone(intake, clock, provider, taken):
+    TenantMailSetting.create(key="t", provider=provider, address="t@x.nl", created_on=clock(), changed_on=clock())
+    draft = Draft(**(GOOD | {"sender": "tenant:t", "to": "jörg@münchen.de"}))
+    if taken:
+        assert intake.submit(draft)
+    else:
+        with pytest.raises(InvalidInputError, match="SendGrid") as refused:
+            intake.submit(draft)
+        assert refused.value.field == "to"
+    assert intake.submit(Draft(**(GOOD | {"sender": "tenant:t", "to": "joerg@münchen.de"})))
+    assert intake.submit(Draft(**(GOOD | {"to": "jörg@x.nl"})))

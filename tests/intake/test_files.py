@@ -13,6 +13,7 @@ from rqmail.intake.files import MAX_ERRORS_TOLD, drafts, format_of, import_messa
 from rqmail.models.contents import load_contents
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, Priority
+from support.clock import START
 
 SENDER = "mailbox:news"
 
@@ -62,7 +63,7 @@ def test_what_spreadsheets_write_is_read(delimiter, mark, ending):
 
 def test_an_empty_cell_says_nothing(intake):
     (draft,) = rows("to,subject,text,priority,at\na@x.nl,Hoi,dag,,\n")
-    assert check(draft).priority == Priority.NORMAL
+    assert check(draft, START).message.priority == Priority.NORMAL
 
 
 def test_json_lines_have_the_same_names():
@@ -195,6 +196,6 @@ def test_any_bytes_are_rows_or_errors_that_say_where(content, format_, headed):
         content = b"to,subject,text\n" + content
     try:
         for draft in drafts(io.BytesIO(content), SENDER, format_):
-            check(draft)
+            check(draft, START)
     except InvalidInputError as error:
         assert error.field

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from rqmail.clock import Clock, utc_now
 from rqmail.errors import MailboxNotReadableError, MailTransientError
+from rqmail.mailers.base import wire_address
 from rqmail.mailers.graph.errors import error_for_answer, read_problem
 from rqmail.mailers.graph.http import GraphHttp
 from rqmail.mailers.graph.mailer import ID_PROPERTY
@@ -39,7 +40,7 @@ class GraphMailbox:
 
     def __init__(self, http: GraphHttp, base_url: str, mailbox_address: str, *, clock: Clock = utc_now) -> None:
         self._http = http
-        self._folders_url = f"{base_url}/users/{quote(mailbox_address.strip(), safe='@')}/mailFolders"
+        self._folders_url = f"{base_url}/users/{quote(wire_address(mailbox_address.strip()), safe='@')}/mailFolders"
         self._clock = clock
 
     def find_sent(self, message_id: str, since: datetime) -> Sighting | None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from rqmail.clock import Clock, utc_now
 from rqmail.errors import MailRejectedError
-from rqmail.mailers.base import Address, Mail, Receipt
+from rqmail.mailers.base import Address, Mail, Receipt, wire_address
 from rqmail.mailers.graph.errors import error_for_answer
 from rqmail.mailers.graph.http import GraphHttp
 
@@ -31,7 +31,7 @@ class MicrosoftGraphMailer:
 
     def __init__(self, http: GraphHttp, base_url: str, mailbox_address: str, *, clock: Clock = utc_now) -> None:
         self._http = http
-        self._url = f"{base_url}/users/{quote(mailbox_address.strip(), safe='@')}/sendMail"
+        self._url = f"{base_url}/users/{quote(wire_address(mailbox_address.strip()), safe='@')}/sendMail"
         self._clock = clock
 
     def send(self, mail: Mail) -> Receipt:
@@ -75,8 +75,7 @@ def encode_message(mail: Mail) -> bytes:
 
 def _recipients(addresses: tuple[Address, ...]) -> list[dict[str, dict[str, str]]]:
     return [
-        {"emailAddress": {"address": a.address, "name": a.name} if a.name else {"address": a.address}}
-        for a in addresses
+        {"emailAddress": {"address": wire_address(a.address)} | ({"name": a.name} if a.name else {})} for a in addresses
     ]
 
 

@@ -16,9 +16,9 @@ from rqmail.administration.changes import BulkActionName
 from rqmail.administration.messages import Decision, Filter
 from rqmail.errors import InvalidInputError
 from rqmail.insight.jsonable import as_json
-from rqmail.intake.draft import Draft, check, require_sender
+from rqmail.intake.draft import Checked, Checks, Draft
 from rqmail.intake.idempotency import Repeatable
-from rqmail.models.message import MessageStatus, NewMessage, Priority
+from rqmail.models.message import MessageStatus, Priority
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Moment, Paging
@@ -97,11 +97,24 @@ class SubmissionHeaders(ApiModel):
     ] = None
 
 
+class FoldedOf(ApiModel):
+    """An address that a message (counted from 0) named more than once: where it was kept, where it was left out."""
+
+    message: int
+    address: str
+    kept: Literal["to", "cc", "bcc"]
+    left_out: Literal["to", "cc", "bcc"]
+
+
 class Submitted(ApiModel):
-    """The ids of the messages taken in, in the request's order; replayed when an earlier request had brought them."""
+    """The ids of the messages taken in, in the request's order; replayed when an earlier request had brought them.
+
+    Everyone receives a message once: folded names the addresses that were named more than once in it.
+    """
 
     ids: list[str]
     replayed: bool
+    folded: list[FoldedOf]
 
 
 @blueprint.post("")
@@ -113,9 +126,13 @@ def submit(json: Submission, headers: SubmissionHeaders) -> Any:
     repeatable = None
     if headers.idempotency_key is not None:
         repeatable = Repeatable(who(), headers.idempotency_key, _fingerprint())
+        earlier = app.submission.earlier(repeatable)
+        if earlier is not None:  # also when a moment that it named has passed since
+            return {"ids": list(earlier.ids), "replayed": True, "folded": []}, 201
     checked = _checked(batch, many=isinstance(json.root, NewMails))
-    submitted = app.submission.submit(checked, repeatable)
-    return {"ids": list(submitted.ids), "replayed": submitted.replayed}, 201
+    submitted = app.submission.submit([one.message for one in checked], repeatable)
+    folded = [as_json(fold) | {"message": number} for number, one in enumerate(checked) for fold in one.folded]
+    return {"ids": list(submitted.ids), "replayed": submitted.replayed, "folded": folded}, 201
 
 
 def _fingerprint() -> str:
@@ -123,17 +140,14 @@ def _fingerprint() -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _checked(batch: list[NewMail], *, many: bool) -> list[NewMessage]:
+def _checked(batch: list[NewMail], *, many: bool) -> list[Checked]:
     wrong: dict[str, str] = {}
-    known: set[str] = set()
+    checks = Checks(application().clock())
     checked = []
     for number, mail in enumerate(batch):
         try:
             sender = _sender(mail.mailbox, mail.tenant) or "default"
-            if sender not in known:
-                require_sender(sender)
-                known.add(sender)
-            checked.append(check(_draft(mail, sender)))
+            checked.append(checks.check(_draft(mail, sender)))
         except InvalidInputError as error:
             field = f"messages[{number}].{error.field}" if many else error.field
             wrong[field] = error.allowed

@@ -144,3 +144,11 @@ def test_workers_are_those_that_listen_on_our_queues(queues, redis_client):
     [worker] = queues.workers()
     assert worker.queues == WORKER_QUEUES
     assert worker.last_heartbeat is not None
+
+
+def test_a_tick_that_failed_is_not_remembered_as_one_that_came_to_its_end(queues, clock):
+    queues.end_dispatch(queues.begin_dispatch(30))
+    clock.advance(minutes=5)
+    queues.end_dispatch(queues.begin_dispatch(30), worked=False)
+    assert queues.last_tick() == START
+    assert queues.begin_dispatch(30) is not None, "the lock is free again"

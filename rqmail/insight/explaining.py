@@ -39,7 +39,7 @@ def explanation(
     stopped = _stopped(machinery, counted.oldest, now)
     if stopped:
         return Sentence("stopped", f"{many}: {stopped[0]}", waiting=waiting, because=stopped[0])
-    if budget is not None and budget.recipients_per_day.remaining == 0:
+    if budget is not None and budget.recipients_per_day.remaining == 0 and budget.waits_for != "minute":
         day = budget.recipients_per_day
         text = (
             f"{many}: the day's budget is used up ({day.used:,} of {day.limit:,} recipients);"

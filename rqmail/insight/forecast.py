@@ -51,7 +51,8 @@ def backlog_done_on(
         # The first recipients of a full day come free at next_free_on, the same number again a day after that.
         opened = first_free if recipients[1] == 0 else start + _DAY
         rest = backlog.messages - backlog.messages * min(1.0, recipients[1] / max(1, backlog.recipients))
-        last_day = rest % max(1.0, backlog.messages * recipients[0] / max(1, backlog.recipients))
+        a_day = max(1.0, backlog.messages * recipients[0] / max(1, backlog.recipients))
+        last_day = rest % a_day or a_day
         in_minute = timedelta(milliseconds=gap_ms(calls[0])) * (last_day % calls[0]) if pacing == "even" else _NONE
         return opened + (days - 1) * _DAY + (last_day // calls[0]) * _MINUTE + in_minute
     if not minutes:

@@ -219,6 +219,7 @@ def _budget(sender: _Known, usage: Usage, now: datetime) -> Budget:
         paused_until=paused_until if paused_until is not None and paused_until > now else None,
         pause_reason=reason if paused_until is not None and paused_until > now else None,
         next_free_on=next_free if next_free > now else None,
+        waits_for=usage.waits_for if next_free > now else None,
     )
 
 

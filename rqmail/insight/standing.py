@@ -47,7 +47,10 @@ class WindowView:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one mailbox may still send. ``known`` is false when Redis could not tell: then mail goes out uncounted."""
+    """What one mailbox may still send. ``known`` is false when Redis could not tell: then mail goes out uncounted.
+
+    ``waits_for`` is what ends at ``next_free_on``: of several budgets that are used up, the one that frees last.
+    """
 
     known: bool
     per_minute: WindowView
@@ -57,6 +60,7 @@ class Budget:
     paused_until: datetime | None
     pause_reason: str | None
     next_free_on: datetime | None
+    waits_for: Literal["minute", "day", "in_flight", "paused"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,6 +224,7 @@ def test_what_cannot_be_pushed_goes_back_at_once(office, monkeypatch):
     with pytest.raises(ConnectionError):
         office.tick()
     assert statuses() == {S.SCHEDULED: 3}
+    assert office.queues.last_tick() is None, "a dispatch that failed is no sign of life"
     monkeypatch.undo()
     assert office.tick().claimed == 3
 
@@ -252,8 +253,9 @@ def test_dispatchers_that_do_run_at_once_never_claim_a_message_twice(office):
 def test_with_a_limiter_that_cannot_answer_mail_is_claimed_in_bounds(office, monkeypatch):
     sender = office.mailbox()
     submitted(*(new_message(sender) for _ in range(150)))
-    monkeypatch.setattr(office.limiter, "_redis", MailRateLimiter.from_url("redis://127.0.0.1:1/0")._redis)
-    monkeypatch.setattr(office.limiter, "_connections", MailRateLimiter.from_url("redis://127.0.0.1:1/0")._connections)
+    nobody = MailRateLimiter.from_url("redis://127.0.0.1:1/0")
+    monkeypatch.setattr(office.limiter._server, "redis", nobody._server.redis)
+    monkeypatch.setattr(office.limiter._server, "_connections", nobody._server._connections)
     assert office.tick().claimed == 100
 
 

@@ -119,6 +119,25 @@ def test_a_used_up_day_says_so(overview, submit, limiter, mailboxes):
     assert "the day's budget is used up (3 of 3 recipients)" in news.explanation
 
 
+def test_with_minute_and_day_used_up_the_one_that_frees_last_is_told(overview, submit, limiter, mailboxes, clock):
+    mailboxes.set("news", rate_limit_per_minute=2, rate_limit_recipients_per_day=3)
+    limits = RateLimits(2, 3)
+    limiter.settle(limiter.check_and_reserve("news@x.nl", 1, limits))
+    clock.advance(hours=24, minutes=9, seconds=30)  # what was sent then is forgotten in ten seconds
+    for _ in range(2):
+        limiter.settle(limiter.check_and_reserve("news@x.nl", 1, limits))
+    submit()
+    news = overview.mailbox("news")
+    assert (news.budget.recipients_per_day.remaining, news.budget.waits_for) == (0, "minute")
+    assert "the minute's budget is used up" in news.explanation
+    mailboxes.set("post", rate_limit_per_minute=1, rate_limit_recipients_per_day=1)
+    limiter.settle(limiter.check_and_reserve("post@x.nl", 1, RateLimits(1, 1)))
+    submit("mailbox:post")
+    post = overview.mailbox("post")
+    assert (post.budget.per_minute.remaining, post.budget.waits_for) == (0, "day")
+    assert "the day's budget is used up" in post.explanation
+
+
 def test_nine_tenths_of_a_budget_is_near_the_limit(overview, limiter, mailboxes):
     mailboxes.set("news", rate_limit_recipients_per_day=10)
     limiter.settle(limiter.check_and_reserve("news@x.nl", 9, RateLimits(2, 10)))
@@ -149,12 +168,12 @@ def test_two_senders_on_one_mailbox_share_the_estimate(overview, submit, mailbox
     assert overview.mailbox("news").done_on == clock() + timedelta(minutes=2)
 
 
-def test_the_estimate_follows_the_pace(submit, limiter, queues, administration, clock):
+def test_the_estimate_follows_the_pace(submit, limiter, queues, mailboxes, clock):
     even = Overview(limiter, queues, clock, DEFAULTS, pacing="even")
     submit("mailbox:post", 60)
     # 25 over 48 s of the first minute, 25 of the second, 10 of the third: the last one 9 places after it began.
     assert even.mailbox("post").done_on == clock() + timedelta(minutes=2, seconds=9 * 1.92)
-    administration.set("post", pacing="burst")
+    mailboxes.set("post", pacing="burst")
     assert even.mailbox("post").done_on == clock() + timedelta(minutes=2)
 
 
@@ -226,7 +245,8 @@ def test_a_burst_is_estimated_in_whole_windows(clock, backlog, calls, recipients
         (Backlog(40, 40), (20, 20), 60 + 19 * 2.4),
         (Backlog(40, 40), (20, 10), 120 + 9 * 2.4 - 10 * 2.4),
         (Backlog(20, 20), (20, 0), 40 + 19 * 2.4),
-        (Backlog(18_000, 18_000), (25, 25), 86_400 + 359 * 60 + 24 * 1.92),
+        (Backlog(18_040, 18_040), (25, 25), 2 * 86_400 + 60 + 15 * 1.92),
+        (Backlog(18_000, 18_000), (25, 25), 86_400 + 360 * 60),
     ],
 )
 def test_an_even_pace_is_estimated_place_by_place(clock, backlog, calls, expected):

@@ -273,6 +273,22 @@ def test_after_a_failure_one_caller_tries_while_the_others_hold_back():
     assert breaker.admits()
 
 
+def test_after_one_slow_answer_the_server_is_tried_soon_and_ever_later_while_it_fails():
+    seconds = [0.0]
+    breaker = Breaker(lambda: seconds[0])
+    for _ in range(2):  # an answer ends the row
+        for _ in range(32):  # calls that fail together are one failure
+            breaker.failed()
+        for wait in (0.25, 0.5, 1.0, 2.0, 3.0, 3.0):
+            seconds[0] += wait - 0.001
+            assert not breaker.admits()
+            seconds[0] += 0.001
+            assert breaker.admits()
+            assert not breaker.admits()
+            breaker.failed()
+        breaker.succeeded()
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_limiter_made_before_a_fork_works_in_the_child(valkey_url, redis_client):
     limiter = MailRateLimiter.from_url(valkey_url)

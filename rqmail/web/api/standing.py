@@ -30,6 +30,7 @@ class BudgetNow(ApiModel):
     paused_until: datetime | None
     pause_reason: str | None
     next_free_on: datetime | None
+    waits_for: Literal["minute", "day", "in_flight", "paused"] | None
 
 
 class SenderNow(ApiModel):

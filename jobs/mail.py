@@ -31,11 +31,16 @@ def recover_messages() -> dict[str, Any]:
 
 
 def purge_messages() -> int:
-    """Delete what came to its end longer ago than ``RQMAIL_RETENTION_DAYS``; nothing while that is 0."""
+    """Delete what is older than ``RQMAIL_RETENTION_DAYS`` and ``RQMAIL_AUDIT_RETENTION_DAYS``; 0 keeps everything.
+
+    Answers how many messages were deleted.
+    """
     app = application()
     _drop_missed()
-    days = app.settings.retention_days
-    return app.retention.purge(timedelta(days=days)) if days else 0
+    settings = app.settings
+    if settings.audit_retention_days:
+        app.audit.purge(timedelta(days=settings.audit_retention_days))
+    return app.retention.purge(timedelta(days=settings.retention_days)) if settings.retention_days else 0
 
 
 def _drop_missed() -> None:

@@ -196,6 +196,7 @@ class Settings(BaseSettings):
     unknown_policy: Literal["hold", "resend", "assume-sent"] = "hold"
     unknown_grace_seconds: Annotated[int, Field(ge=0)] = 600
     retention_days: Annotated[int, Field(ge=0)] = 0
+    audit_retention_days: Annotated[int, Field(ge=0)] = 400
     #: The address under which people reach the web process, behind whatever proxy stands before it.
     web_url: OptionalHttpsUrl = None
     #: The address of that proxy, whose X-Forwarded-For is then believed.

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from rqmail.administration import messages
 from rqmail.administration.access import Access, TokenView
 from rqmail.administration.audit import Audit
 from rqmail.administration.mailboxes import Mailboxes, MailboxView
-from rqmail.administration.messages import Decision, Filter, MessageView
+from rqmail.administration.messages import BulkActionName, Decision, Filter, MessageView
 from rqmail.administration.tenants import Tenants, TenantView
 from rqmail.clock import Clock
 from rqmail.delivery.senders import Senders
 from rqmail.insight.overview import Overview
 from rqmail.models import counts
-
-BulkActionName = Literal["cancel", "requeue", "send-now", "confirm-sent", "resend", "discard"]
 
 #: Under this name is written down what was done on the command line.
 COMMAND_LINE = "command line"
@@ -162,20 +160,22 @@ class Changes:
 
     def cancel_message(self, message_id: str) -> MessageView:
         """Cancel a message that has not begun, or discard one that is UNKNOWN."""
-        return self._message("cancel", message_id, lambda: messages.cancel(message_id))
+        return self._message("cancel", message_id, lambda: messages.cancel(message_id, self.clock(), self.who))
 
     def requeue_message(self, message_id: str) -> MessageView:
         """Send again a message that ended in ERROR, CANCELLED or EXPIRED."""
-        return self._message("requeue", message_id, lambda: messages.requeue(message_id, self.clock()))
+        return self._message("requeue", message_id, lambda: messages.requeue(message_id, self.clock(), self.who))
 
     def send_message_now(self, message_id: str) -> MessageView:
         """Make a waiting message due at once; the budget still holds."""
-        return self._message("send-now", message_id, lambda: messages.send_now(message_id, self.clock()))
+        return self._message("send-now", message_id, lambda: messages.send_now(message_id, self.clock(), self.who))
 
     def resolve_message(self, message_id: str, decision: Decision) -> MessageView:
         """Decide about an UNKNOWN message."""
         now = self.clock()
-        return self._message(f"resolve.{decision}", message_id, lambda: messages.resolve(message_id, decision, now))
+        return self._message(
+            f"resolve.{decision}", message_id, lambda: messages.resolve(message_id, decision, now, self.who)
+        )
 
     def bulk(self, action: BulkActionName, wanted: Filter, shown: dict[str, Any]) -> int:
         """Do the same to every message that matches and is in a state that allows it; answer how many were moved.
@@ -184,14 +184,14 @@ class Changes:
         """
         with self.audit.change(self.who, f"messages.{action}", "messages") as change:
             change.before = {"filter": shown, "matched": messages.count(wanted)}
-        affected = _move(action, wanted, self.clock(), dry_run=False)
+        affected = messages.act_on_all(action, wanted, self.clock(), self.who)
         with self.audit.change(self.who, f"messages.{action}.done", "messages") as change:
             change.after = {"affected": affected}
         return affected
 
     def count_bulk(self, action: BulkActionName, wanted: Filter) -> int:
         """Count the messages that :meth:`bulk` would move now."""
-        return _move(action, wanted, self.clock(), dry_run=True)
+        return messages.count_of(action, wanted, self.clock())
 
     def _message(self, action: str, message_id: str, act: Callable[[], MessageView]) -> MessageView:
         with self.audit.change(self.who, f"message.{action}", f"message:{message_id}") as change:
@@ -199,19 +199,3 @@ class Changes:
             acted = act()
             change.after = {"status": acted.status}
         return acted
-
-
-def _move(action: BulkActionName, wanted: Filter, now: datetime, *, dry_run: bool) -> int:
-    match action:
-        case "cancel":
-            return messages.cancel_all(wanted, dry_run=dry_run)
-        case "requeue":
-            return messages.requeue_all(wanted, now, dry_run=dry_run)
-        case "send-now":
-            return messages.send_all_now(wanted, now, dry_run=dry_run)
-        case "confirm-sent":
-            return messages.resolve_all(wanted, Decision.SENT, now, dry_run=dry_run)
-        case "resend":
-            return messages.resolve_all(wanted, Decision.RESEND, now, dry_run=dry_run)
-        case "discard":
-            return messages.resolve_all(wanted, Decision.DISCARD, now, dry_run=dry_run)

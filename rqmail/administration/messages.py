@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from rqmail.errors import ConflictError, NotFoundError
 from rqmail.insight.jsonable import camel
@@ -16,7 +16,22 @@ from rqmail.models.contents import Contents, load_contents
 from rqmail.models.listing import Filter
 from rqmail.models.message import Message, MessageStatus, Priority
 
-__all__ = ["Decision", "Filter", "MessageLine", "MessageView", "RecipientView"]
+__all__ = ["BulkActionName", "Decision", "Filter", "Happening", "MessageLine", "MessageView", "RecipientView"]
+
+BulkActionName = Literal["cancel", "requeue", "send-now", "confirm-sent", "resend", "discard"]
+
+#: In which states an action finds something to move.
+_MOVES: dict[BulkActionName, tuple[MessageStatus, ...]] = {
+    "cancel": (MessageStatus.SCHEDULED, MessageStatus.QUEUED),
+    "requeue": (MessageStatus.ERROR, MessageStatus.CANCELLED, MessageStatus.EXPIRED),
+    "send-now": (MessageStatus.SCHEDULED,),
+    "confirm-sent": (MessageStatus.UNKNOWN,),
+    "resend": (MessageStatus.UNKNOWN,),
+    "discard": (MessageStatus.UNKNOWN,),
+}
+
+#: What is decided about an attempt of unknown outcome stands among the attempts.
+_DECIDED = frozenset({"confirmed-sent", "sent-again", "given-up"})
 
 #: Messages an action on a filter moves in one statement.
 _AT_ONCE = 500
@@ -63,14 +78,34 @@ class RecipientView:
 
 
 @dataclass(frozen=True, slots=True)
+class Happening:
+    """One thing that happened to a message.
+
+    ``what`` is ``handed-in``, ``waited``, ``attempt``, ``looked-for``, ``confirmed-sent``, ``sent-again``,
+    ``given-up``, ``cancelled``, ``discarded``, ``requeued``, ``brought-forward`` or ``expired``; ``by`` is who did it,
+    where it was not done by itself. A wait tells for what (``waiting_for``) and, when over, for how many ``seconds``.
+    ``attempt`` is what is known of an attempt, as in ``history``.
+    """
+
+    at: datetime
+    what: str
+    by: str | None = None
+    detail: str | None = None
+    waiting_for: str | None = None
+    seconds: float | None = None
+    attempt: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MessageView(MessageLine):
-    """One message in full; ``history`` tells every attempt, oldest first."""
+    """One message in full; ``history`` tells every attempt, ``events`` all that happened, both oldest first."""
 
     mailbox_key: str | None
     recipients: tuple[RecipientView, ...]
     text: str | None
     html: str | None
     history: tuple[dict[str, Any], ...]
+    events: tuple[Happening, ...]
 
 
 def show(message_id: str) -> MessageView:
@@ -105,68 +140,81 @@ def count_by_status(wanted: Filter) -> dict[MessageStatus, int]:
     return {status: found.get(status.value, 0) for status in MessageStatus}
 
 
-def cancel(message_id: str) -> MessageView:
+def cancel(message_id: str, now: datetime, by: str) -> MessageView:
     """Cancel a message that has not begun; raises ``ConflictError`` when it has."""
-    return _moved(message_id, Message.cancel([message_id]), "cancelled")
+    return _moved(message_id, Message.cancel([message_id], now, by), "cancelled")
 
 
-def requeue(message_id: str, now: datetime) -> MessageView:
-    """Send again a message that ended in ERROR, CANCELLED or EXPIRED; raises ``ConflictError`` for any other."""
-    return _moved(message_id, Message.requeue([message_id], now), "sent again")
+def requeue(message_id: str, now: datetime, by: str) -> MessageView:
+    """Send again a message that ended in ERROR, CANCELLED or EXPIRED; raises ``ConflictError`` for any other.
+
+    It still expires when it was to; a moment that has passed is dropped, since somebody asks for this very message.
+    """
+    moved = Message.requeue([message_id], now, by) or Message.requeue([message_id], now, by, too_late=True)
+    return _moved(message_id, moved, "sent again")
 
 
-def send_now(message_id: str, now: datetime) -> MessageView:
+def send_now(message_id: str, now: datetime, by: str) -> MessageView:
     """Make a waiting message due at once; the budget still holds. ``ConflictError`` when it does not wait."""
-    return _moved(message_id, Message.bring_forward([message_id], now), "brought forward")
+    return _moved(message_id, Message.bring_forward([message_id], now, by), "brought forward")
 
 
-def resolve(message_id: str, decision: Decision, now: datetime) -> MessageView:
+def resolve(message_id: str, decision: Decision, now: datetime, by: str) -> MessageView:
     """Decide about an UNKNOWN message: it was sent, it is to be sent again, or it is discarded."""
-    done = _decide(_row(message_id), decision, now)
+    done = _decide(_row(message_id), decision, now, by)
     return _moved(message_id, [message_id] if done else [], "resolved")
 
 
-def cancel_all(wanted: Filter, *, dry_run: bool = False) -> int:
-    """Cancel everything that matches and has not begun; answer how many messages that are."""
-    states = (MessageStatus.SCHEDULED, MessageStatus.QUEUED)
-    return _count(wanted, states) if dry_run else _in_parts(wanted, states, Message.cancel)
+def count_of(action: BulkActionName, wanted: Filter, now: datetime) -> int:
+    """Count the messages that :func:`act_on_all` would move now."""
+    return sum(listing.count(part) for part in _matching(action, wanted, now))
 
 
-def requeue_all(wanted: Filter, now: datetime, *, dry_run: bool = False) -> int:
-    """Send again everything that matches and ended in ERROR, CANCELLED or EXPIRED; answer how many that are."""
-    states = (MessageStatus.ERROR, MessageStatus.CANCELLED, MessageStatus.EXPIRED)
-    return _count(wanted, states) if dry_run else _in_parts(wanted, states, lambda ids: Message.requeue(ids, now))
+def act_on_all(action: BulkActionName, wanted: Filter, now: datetime, by: str) -> int:
+    """Do the same to every message that matches and is in a state that allows it; answer how many were moved.
 
-
-def send_all_now(wanted: Filter, now: datetime, *, dry_run: bool = False) -> int:
-    """Make everything that matches and waits due at once, within the budgets; answer how many messages that are."""
-    states = (MessageStatus.SCHEDULED,)
-    return _count(wanted, states) if dry_run else _in_parts(wanted, states, lambda ids: Message.bring_forward(ids, now))
-
-
-def resolve_all(wanted: Filter, decision: Decision, now: datetime, *, dry_run: bool = False) -> int:
-    """Decide the same about everything that matches and is UNKNOWN; answer how many messages that are."""
-    states = (MessageStatus.UNKNOWN,)
-    if dry_run:
-        return _count(wanted, states)
-    return _in_parts(wanted, states, lambda ids: [one for one in ids if _decide(_row(one), decision, now)])
-
-
-def _count(wanted: Filter, states: Sequence[MessageStatus]) -> int:
-    return sum(listing.count(replace(wanted, status=s)) for s in states if wanted.status in {None, s})
-
-
-def _in_parts(wanted: Filter, states: Sequence[MessageStatus], act: Callable[[Sequence[str]], Sequence[str]]) -> int:
-    """Act on a filter part by part, each part by itself, so that nobody waits for the whole."""
+    Part by part, each part by itself, so that nobody waits for the whole.
+    """
     total = 0
-    for status in states:
-        if wanted.status not in {None, status}:
-            continue
+    for part in _matching(action, wanted, now):
         last: str | None = None
-        while ids := listing.find_ids(replace(wanted, status=status), limit=_AT_ONCE, after=last):
-            total += len(act(ids))
+        while ids := listing.find_ids(part, limit=_AT_ONCE, after=last):
+            total += _act(action, ids, now, by)
             last = ids[-1]
     return total
+
+
+def moves(action: BulkActionName, wanted: Filter) -> tuple[MessageStatus, ...]:
+    """Say in which states this action moves what matches.
+
+    What failed is sent again, and what was cancelled or has expired only where somebody named it, by status or by id.
+    """
+    states = _MOVES[action]
+    if wanted.status is not None:
+        return tuple(status for status in states if status is wanted.status)
+    return (MessageStatus.ERROR,) if action == "requeue" and wanted.ids is None else states
+
+
+def _matching(action: BulkActionName, wanted: Filter, now: datetime) -> list[Filter]:
+    late = now if action == "requeue" else None
+    return [replace(wanted, status=status, expires_after=late) for status in moves(action, wanted)]
+
+
+def _act(action: BulkActionName, ids: Sequence[str], now: datetime, by: str) -> int:
+    match action:
+        case "cancel":
+            return len(Message.cancel(ids, now, by))
+        case "requeue":
+            return len(Message.requeue(ids, now, by))
+        case "send-now":
+            return len(Message.bring_forward(ids, now, by))
+        case "discard":
+            return len(Message.discard(ids, now, by))
+        case "confirm-sent":
+            decision = Decision.SENT
+        case "resend":
+            decision = Decision.RESEND
+    return sum(_decide(_row(one), decision, now, by) for one in ids)
 
 
 def _view(row: Message, contents: Contents) -> MessageView:
@@ -176,8 +224,40 @@ def _view(row: Message, contents: Contents) -> MessageView:
         recipients=tuple(RecipientView(to.kind.value, to.address, to.name) for to in contents.recipients),
         text=contents.text,
         html=contents.html,
-        history=tuple({camel(name): value for name, value in entry.items()} for entry in row.history),
+        history=tuple(_camel(entry) for entry in row.history),
+        events=tuple(_happenings(row)),
     )
+
+
+def _happenings(row: Message) -> Iterator[Happening]:
+    """Tell the history of a message in order; what cannot be read of it is left out."""
+    told = [(at, entry) for entry in row.events if (at := _moment(entry.get("at"))) is not None]
+    if not told or told[0][1].get("what") != "handed-in":
+        yield Happening(row.created_on, "handed-in")
+    ends = [at for at, _ in told[1:]] + [row.ended_on]
+    for (at, entry), end in zip(told, ends, strict=False):
+        what, by, detail = entry.get("what"), entry.get("by"), entry.get("detail")
+        if what == "waited":
+            seconds = None if end is None else (end - at).total_seconds()
+            yield Happening(at, what, waiting_for=entry.get("waiting_for"), seconds=seconds)
+        elif what is not None:
+            yield Happening(at, str(what), by, detail)
+        elif entry.get("outcome") in _DECIDED:
+            yield Happening(at, str(entry["outcome"]), by, detail)
+        else:
+            yield Happening(at, "attempt", by, detail, attempt=_camel(entry))
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def _camel(entry: dict[str, Any]) -> dict[str, Any]:
+    return {camel(name): value for name, value in entry.items()}
 
 
 def _row(message_id: str) -> Message:
@@ -188,16 +268,16 @@ def _row(message_id: str) -> Message:
     return row
 
 
-def _decide(row: Message, decision: Decision, now: datetime) -> bool:
+def _decide(row: Message, decision: Decision, now: datetime, by: str) -> bool:
     if row.status != MessageStatus.UNKNOWN.value:
         return False
     match decision:
         case Decision.SENT:
-            return row.confirm_sent(now, "A person confirmed that it was sent.")
+            return row.confirm_sent(now, "A person confirmed that it was sent.", by)
         case Decision.RESEND:
-            return row.send_again(now, "A person had it sent again.")
+            return row.send_again(now, "A person had it sent again.", by)
         case Decision.DISCARD:
-            return bool(Message.cancel([row.id]))
+            return bool(Message.discard([row.id], now, by))
 
 
 def _moved(message_id: str, moved: Sequence[str], what: str) -> MessageView:

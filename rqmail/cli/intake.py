@@ -14,6 +14,7 @@ from typing import IO, Any
 import click
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from rqmail.administration.changes import COMMAND_LINE
 from rqmail.bootstrap import application
 from rqmail.cli.errors import WRONG_USAGE
 from rqmail.cli.parameters import TextFile, sender, sender_options
@@ -80,7 +81,7 @@ def send(
         expires=expires,
         priority=priority,
     )
-    [taken] = application().intake.take([draft])
+    [taken] = application().intake.by(COMMAND_LINE).take([draft])
     if json_:
         print_json({"id": taken.message.id, "folded": taken.folded}, one_line=True)
         return
@@ -108,7 +109,7 @@ Examples:
 @json_option
 def import_(file: str, mailbox: str | None, tenant: str | None, format_: Any, *, dry_run: bool, json_: bool) -> None:
     """Hand in every row of FILE (CSV or JSON lines) as a message: all of them, or none if one is wrong."""
-    intake = application().intake
+    intake = application().intake.by(COMMAND_LINE)
     with _rewindable(file) as opened, _progress(show=sys.stderr.isatty() and not json_) as on_progress:
         report = import_messages(
             intake,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, BinaryIO
 
 import click
 
 from rqmail.administration import messages
-from rqmail.administration.changes import COMMAND_LINE, BulkActionName, Changes
+from rqmail.administration.changes import COMMAND_LINE, Changes
 from rqmail.administration.export import as_csv
-from rqmail.administration.messages import Filter, MessageLine, MessageView
+from rqmail.administration.messages import BulkActionName, Filter, Happening, MessageLine, MessageView
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import sender, sender_options
 from rqmail.cli.printing import json_option, print_json
@@ -136,9 +137,14 @@ def cancel(ids: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **wa
 @click.option("--all", "all_", is_flag=True, help="Everything that matches the options.")
 @_filter_options
 @click.option("--dry-run", is_flag=True, help="Only count what would be sent again.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-def requeue(ids: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **wanted: Any) -> None:
-    """Send again, from the first attempt on, what ended in ERROR, CANCELLED or EXPIRED."""
+def requeue(ids: tuple[str, ...], *, all_: bool, dry_run: bool, yes: bool, json_: bool, **wanted: Any) -> None:
+    """Send again, from the first attempt on, what ended in ERROR, CANCELLED or EXPIRED.
+
+    With --all what ended in ERROR, unless --status names another. A message still expires when it was to: one whose
+    moment has passed is sent again only when its id is given.
+    """
     _act(
         ids,
         "scheduled again",
@@ -148,6 +154,7 @@ def requeue(ids: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **w
         all_=all_,
         dry_run=dry_run,
         json_=json_,
+        sure=yes,
     )
 
 
@@ -204,8 +211,9 @@ def _act(
     all_: bool,
     dry_run: bool,
     json_: bool,
+    sure: bool = True,
 ) -> None:
-    """Act on the ids one by one, or with ``--all`` on whatever matches."""
+    """Act on the ids one by one, or with ``--all`` on whatever matches; asks first unless it is ``sure``."""
     filtered = any(value is not None for value in wanted.values())
     if all_ == bool(ids):
         raise click.UsageError("Give message ids, or --all with options that say which.")
@@ -217,12 +225,21 @@ def _act(
     elif dry_run:
         count = changes.count_bulk(action, _filter(**wanted))
     else:
+        if not sure:
+            _ask(changes.count_bulk(action, _filter(**wanted)), what)
         shown = {name: value for name, value in wanted.items() if value is not None}
         count = changes.bulk(action, _filter(**wanted), shown)
     if json_:
         print_json({"count": count, "dryRun": dry_run})
     else:
         click.echo(f"{count:,} messages {'would be' if dry_run else 'were'} {what}.")
+
+
+def _ask(count: int, what: str) -> None:
+    """Ask whether so many messages are meant; where nobody can be asked, ``--yes`` has to say it."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{count:,} messages would be {what}: give --yes, or --dry-run to only count them.")
+    click.confirm(f"{count:,} messages are {what}. Go on?", abort=True, err=True)
 
 
 def _filter(**wanted: Any) -> Filter:
@@ -276,20 +293,35 @@ def _print_view(view: MessageView, now: datetime) -> None:
     for name, value in fields.items():
         if value:
             out.print(f"{name:>10}  {plain(value)}")
-    if view.history:
-        attempts = table(
-            "when",
-            "outcome",
-            "ms",
-            "status",
-            "code",
-            "request-id",
-            "detail",
-            right=("ms", "status"),
-            folds=("request-id", "detail"),
-            drops=("ms", "request-id", "code", "status"),
-        )
-        for entry in reversed(view.history):
-            names = ("at", "outcome", "durationMs", "status", "code", "requestId", "detail")
-            attempts.add_row(*(plain(entry.get(name)) for name in names))
-        out.print(attempts)
+    happened = table("when", "what", "by", "detail", folds=("what", "detail"), drops=("by",))
+    for one in view.events:
+        happened.add_row(moment(one.at, now), plain(_what(one)), plain(one.by or ""), plain(_detail(one)))
+    out.print(happened)
+
+
+def _what(one: Happening) -> str:
+    if one.attempt is not None:
+        return f"attempt: {one.attempt.get('outcome')}"
+    if one.waiting_for is not None:
+        return f"waited for {one.waiting_for}"
+    return one.what
+
+
+#: What is told of an attempt, as far as it is known.
+_FACTS = {
+    "durationMs": "{} ms",
+    "status": "status {}",
+    "code": "{}",
+    "requestId": "request-id {}",
+    "mailboxKey": "through {}",
+}
+
+
+def _detail(one: Happening) -> str:
+    if one.attempt is not None:
+        known = {name: value for name in _FACTS if (value := one.attempt.get(name)) is not None}
+        facts = ", ".join(_FACTS[name].format(value) for name, value in known.items())
+        return f"{facts}: {one.detail}" if one.detail else facts
+    if one.seconds is not None:
+        return f"for {timedelta(seconds=round(one.seconds))}"
+    return one.detail or ""

@@ -235,7 +235,7 @@ class _Run:
         now = self._lanes.clock()
         in_time = [m for m in candidates if m.expires_on is None or m.expires_on > now]
         for late in (m for m in candidates if m not in in_time):
-            patiently(lambda late=late: Message.expire(late.id))  # type: ignore[misc]
+            patiently(lambda late=late: Message.expire(late.id, now))  # type: ignore[misc]
         # Who sends is asked again: it is written down with the attempt what it goes through, whatever was edited since.
         known = self._lanes.senders.all()
         by_route: dict[Route | None, list[Message]] = {}

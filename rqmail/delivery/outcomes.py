@@ -140,15 +140,15 @@ class MailProviderService:
             sender = self._senders.find(message.sender)
             mail = _mail(message, contents or load_contents([message.id]).get(message.id), permit)
         except NotFoundError as missing:
-            return self._written(message.mark_error, f"The sender is gone: {missing}.")
+            return self._written(message.mark_error, f"The sender is gone: {missing}.", now=self._clock())
         except _Unreadable as unreadable:
-            return self._written(message.mark_error, str(unreadable))
+            return self._written(message.mark_error, str(unreadable), now=self._clock())
         except AWAY_ERRORS:
             return self._put_back(message)
         except Exception as fault:
             log.exception("mail.send.unexpected", messageUuid=message.id, begun=False)
             moment = self._later(message, FAULT_REST[0])
-            return self._written(message.defer, moment, waiting_for="fault", error=_fault(fault))
+            return self._written(message.defer, moment, waiting_for="fault", error=_fault(fault), now=self._clock())
         if message.route != sender.route:
             # The sender was edited since the claim was written: a mail goes through what its row says, or not yet.
             return self._put_back(message)
@@ -208,7 +208,7 @@ class MailProviderService:
         """Our own budget has no room: wait until it has, spread out so that not all come back in one instant."""
         message = call.message
         scheduled_on = self._later(message, denial.retry_after_ms)
-        ending = self._written(message.defer, scheduled_on, waiting_for=denial.reason)
+        ending = self._written(message.defer, scheduled_on, waiting_for=denial.reason, now=self._clock())
         self._counter.count("denied", denial.reason)
         self._counter.count("deferred", denial.reason)
         log.info(
@@ -253,7 +253,7 @@ class MailProviderService:
         if message.attempts + 1 >= self._max_attempts:
             self._counter.count("failed", "gave-up")
             error_text = f"Gave up after {message.attempts + 1} attempts; the last one: {error}"
-            return self._written(message.mark_error, error_text, attempt)
+            return self._written(message.mark_error, error_text, attempt, now=self._clock())
         wait = min(RETRY_FIRST * 2**message.attempts, RETRY_LONGEST)
         jitter = timedelta(milliseconds=compute_spread_ms(f"{message.id}{message.attempts}")) * (wait / RETRY_LONGEST)
         moment = self._clock() + wait + jitter
@@ -264,7 +264,7 @@ class MailProviderService:
         """The message will never be taken; many of them in a row make the mailbox rest."""
         self._counter.count("call", "rejected", call.seconds)
         self._counter.count("failed", "rejected")
-        ending = self._written(call.message.mark_error, str(error), call.attempt("rejected", error))
+        ending = self._written(call.message.mark_error, str(error), call.attempt("rejected", error), now=self._clock())
         if error.status is not None and self._limiter.count_rejection(call.sender.budget_key) >= REJECTED_IN_A_ROW:
             reason = f"{REJECTED_IN_A_ROW} messages in a row were rejected; the last one: {error}"
             self._limiter.back_off(call.sender.budget_key, *UNAVAILABLE_REST, reason)
@@ -315,6 +315,7 @@ class MailProviderService:
             waiting_for=waiting_for,
             error=None if error is None else str(error),
             attempt=None if error is None else call.attempt(waiting_for, error),
+            now=self._clock(),
         )
         return Ending.MAILBOX_RESTS if rests and ending is Ending.DONE else ending
 

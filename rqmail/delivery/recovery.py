@@ -17,7 +17,7 @@ from rqmail.errors import MailboxNotReadableError, MailError, NotFoundError
 from rqmail.models.backlog import overdue
 from rqmail.models.base import AWAY_ERRORS, borrowed
 from rqmail.models.mailbox import Provider
-from rqmail.models.message import Message, MessageStatus, Route
+from rqmail.models.message import Event, Message, MessageStatus, Route
 from rqmail.queues import MailQueues
 
 log = structlog.get_logger()
@@ -184,7 +184,9 @@ class Recovery:
         if sighting is not None:
             return self._found(message, now, f"Found in {sighting.folder}.", looks)
         if now - message.unclear_since < self._grace:
-            return self._look_later(message, now + _LOOK_AGAIN, looks)
+            return self._look_later(
+                message, now + _LOOK_AGAIN, looks, looked=Event(now, "looked-for", detail="Not found yet.")
+            )
         absent = "Not in Sent Items, Drafts or Outbox after the grace period."
         if message.attempts >= self._max_attempts:
             return self._gave_up(message, now, absent, looks)
@@ -218,7 +220,8 @@ class Recovery:
         """Leave it to a person; from time to time see whether it can be looked for after all."""
         if note == ACCESS_GONE_NOTE and note not in (message.last_error or ""):
             log.warning("mail.recovery.accessGone", mailboxKey=message.mailbox_key, appId=message.app_id)
-        self._look_later(message, now + _NOT_READABLE, looks, _added(note, message.last_error))
+        held = Event(now, "looked-for", detail=note)
+        self._look_later(message, now + _NOT_READABLE, looks, _added(note, message.last_error), held)
 
     @staticmethod
     def _found(message: Message, now: datetime, note: str, looks: _Looks) -> None:
@@ -233,8 +236,10 @@ class Recovery:
         looks.gave_up += message.give_up(now, note)
 
     @staticmethod
-    def _look_later(message: Message, moment: datetime, looks: _Looks, note: str | None = None) -> None:
-        looks.unknown += message.look_again_at(moment, note)
+    def _look_later(
+        message: Message, moment: datetime, looks: _Looks, note: str | None = None, looked: Event | None = None
+    ) -> None:
+        looks.unknown += message.look_again_at(moment, note, looked=looked)
 
 
 def _added(note: str, error: str | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from rqmail.clock import Clock
 from rqmail.models.message import Message
@@ -11,23 +11,32 @@ from rqmail.models.message import Message
 #: Rows deleted in one transaction: others wait no longer than that takes.
 _AT_ONCE = 1_000
 
+#: The windows of 24 hours are refilled from the table: whatever they may still need is kept, with a margin for clocks.
+KEPT_FOR_THE_WINDOWS = timedelta(hours=26)
+
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Deletes messages in a final state, with their content and recipients, once they are old enough."""
+    """Deletes messages in a final state, with their content and recipients, once their end is long enough ago.
+
+    What ended within the last 26 hours is kept whatever is asked for: a mailbox's windows still count it.
+    """
 
     clock: Clock
 
     def count(self, older_than: timedelta) -> int:
         """Say how many messages :meth:`purge` would delete."""
-        return Message.count_final(self.clock() - older_than)
+        return Message.count_final(self._before(older_than))
 
     def purge(self, older_than: timedelta) -> int:
         """Delete them, a part at a time, and answer how many they were."""
-        before = self.clock() - older_than
+        before = self._before(older_than)
         total = 0
         while True:
             deleted = Message.delete_final(before, limit=_AT_ONCE)
             total += deleted
             if deleted < _AT_ONCE:
                 return total
+
+    def _before(self, older_than: timedelta) -> datetime:
+        return self.clock() - max(older_than, KEPT_FOR_THE_WINDOWS)

@@ -64,9 +64,14 @@ class Intake:
     ``nudge`` asks for a tick without waiting for the next poll; the message is safe before it is called.
     """
 
-    def __init__(self, clock: Clock, nudge: Callable[[], object]) -> None:
+    def __init__(self, clock: Clock, nudge: Callable[[], object], who: str | None = None) -> None:
         self._clock = clock
         self._nudge = nudge
+        self._who = who
+
+    def by(self, who: str) -> Intake:
+        """Answer the same intake in somebody's name: a message's history begins with who handed it in."""
+        return Intake(self._clock, self._nudge, who)
 
     def submit(self, draft: Draft) -> str:
         """Take one message in and answer its id; raises ``InvalidInputError`` naming the field that is wrong."""
@@ -97,7 +102,7 @@ class Intake:
         waiting = iter(messages)
         with transaction():
             while batch := list(islice(waiting, _BATCH)):
-                Message.submit(batch, now)
+                Message.submit(batch, now, self._who)
                 urgent = urgent or any(_is_urgent(message, now) for message in batch)
                 on_stored(len(batch))
         if urgent:

@@ -46,23 +46,26 @@ class Submission:
         self._clock = clock
         self._intake = intake
 
-    def submit(self, messages: Sequence[NewMessage], request: Repeatable | None = None) -> Submitted:
-        """Store all of these, or none, and answer their ids.
+    def submit(
+        self, messages: Sequence[NewMessage], request: Repeatable | None = None, *, by: str | None = None
+    ) -> Submitted:
+        """Store all of these, handed in by ``by``, or none, and answer their ids.
 
         A request that was answered before is answered the same and adds nothing, also when both come at the same
         moment; raises ``ConflictError`` when its key was used for a request that asked for something else.
         """
         ids = tuple(message.id for message in messages)
+        intake = self._intake if by is None else self._intake.by(by)
         if request is None:
-            self._intake.store(messages)
+            intake.store(messages)
             return Submitted(ids)
         earlier = self.earlier(request)
         if earlier is not None:
             return earlier
         try:
-            self._intake.store(messages, on_stored=self._remembering(request, ids))
+            intake.store(messages, on_stored=self._remembering(request, ids))
         except _TakenError:
-            return self.earlier(request) or self.submit(messages, request)
+            return self.earlier(request) or self.submit(messages, request, by=by)
         return Submitted(ids)
 
     def earlier(self, request: Repeatable) -> Submitted | None:

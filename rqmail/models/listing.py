@@ -19,7 +19,7 @@ class Filter:
     ``recipient`` is a whole address in any case, ``subject`` a part of the subject; messages were handed in from
     ``created_from`` on and before ``created_to``; ``ids`` names them one by one. ``search`` is what a person typed into
     the one search box: an address or part of one, a domain, a recipient's name, a part of the subject, a message id or
-    its beginning, or a provider's request-id.
+    its beginning, or a provider's request-id. ``expires_after`` leaves out what expires by then.
     """
 
     status: MessageStatus | None = None
@@ -31,6 +31,7 @@ class Filter:
     created_to: datetime | None = None
     ids: tuple[str, ...] | None = None
     search: str | None = None
+    expires_after: datetime | None = None
 
 
 #: An address as it is typed in full. Where a message goes to it, it is looked up by index and not as a part of others.
@@ -138,6 +139,9 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     if wanted.created_to is not None:
         where.append(f"created_on < {db.param}")
         values.append(to_column(wanted.created_to))
+    if wanted.expires_after is not None:
+        where.append(f"(expires_on IS NULL OR expires_on > {db.param})")
+        values.append(to_column(wanted.expires_after))
     if wanted.ids is not None:
         where.append(f"id IN ({', '.join([db.param] * len(wanted.ids))})" if wanted.ids else "1 = 0")
         values += wanted.ids

@@ -43,6 +43,9 @@ ENTERED_FROM: dict[MessageStatus, frozenset[MessageStatus]] = {
     _S.EXPIRED: frozenset({_S.SCHEDULED, _S.QUEUED}),
 }
 
+#: Characters of a history after which waits are no longer added to it.
+_LONGEST_HISTORY = 32_000
+
 #: The limiter refused it when it was to be sent: it keeps its place in the line. As the partial index says it.
 REFUSED = "waiting_for IN ('minute', 'day')"
 
@@ -119,6 +122,22 @@ class Attempt:
     request_id: str | None = None
     client_request_id: str | None = None
     detail: str | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened to a message beside its attempts: ``what`` (``waited``, ``cancelled``, …), by whom if by anybody.
+
+    ``waiting_for`` and ``until`` are told of a wait: for what, and until when at first.
+    """
+
+    at: datetime
+    what: str
+    by: str | None = None
+    detail: str | None = None
+    waiting_for: str | None = None
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,20 +190,23 @@ class Message(BaseModel):
     app_id = peewee.CharField(max_length=128, null=True)
     attempted_on = UtcDateTimeField(null=True)
     sent_on = UtcDateTimeField(null=True)
+    #: When it came to its end; empty while it has not, and for ends that nobody dated.
+    ended_on = UtcDateTimeField(null=True)
     attempts = peewee.IntegerField(default=0)
     deferrals = peewee.IntegerField(default=0)
     #: Why the message waits (minute, day, paused, throttled, …); empty when nothing held it up.
     waiting_for = peewee.CharField(max_length=40, null=True)
     last_error = peewee.TextField(null=True)
-    #: One JSON object a line, oldest first; appended to in the same UPDATE as the outcome it describes.
+    #: The history, one JSON object a line, oldest first; appended to in the same UPDATE as the move it tells of.
     attempt_log = peewee.TextField(default="")
 
     # --- intake --------------------------------------------------------------------------------------------------
 
     @classmethod
-    def submit(cls, batch: Sequence[NewMessage], now: datetime) -> list[str]:
-        """Insert ``batch`` as SCHEDULED, all or none, and answer the ids in order."""
+    def submit(cls, batch: Sequence[NewMessage], now: datetime, by: str | None = None) -> list[str]:
+        """Insert ``batch``, handed in by ``by``, as SCHEDULED, all or none, and answer the ids in order."""
         moment = to_column(now)
+        history = "" if by is None else _line(Event(now, "handed-in", by=by))
         rows = []
         for new in batch:
             requested = moment if new.requested_on is None else to_column(new.requested_on)
@@ -203,7 +225,7 @@ class Message(BaseModel):
                     expires,
                     0,
                     0,
-                    "",
+                    history,
                 )
             )
         columns = (
@@ -324,7 +346,14 @@ class Message(BaseModel):
     def mark_sent(self, now: datetime, attempt: Attempt) -> bool:
         """The provider accepted it: wherever the message is by now, it is SENT, unless a newer send has begun."""
         return self._settle(
-            _S.SENT, attempt, counts="attempts", sent_on=now, job_id=None, last_error=None, waiting_for=None
+            _S.SENT,
+            attempt,
+            counts="attempts",
+            sent_on=now,
+            ended_on=now,
+            job_id=None,
+            last_error=None,
+            waiting_for=None,
         )
 
     def mark_unknown(self, attempt: Attempt, *, look_at: datetime, error: str) -> bool:
@@ -339,10 +368,16 @@ class Message(BaseModel):
             waiting_for=None,
         )
 
-    def mark_error(self, error: str, attempt: Attempt | None = None) -> bool:
+    def mark_error(self, error: str, attempt: Attempt | None = None, *, now: datetime | None = None) -> bool:
         """It can never be sent, or attempts are used up; ``error`` says why in words a person can act on."""
         return self._settle(
-            _S.ERROR, attempt, counts="attempts", from_={_S.SENDING}, last_error=error, waiting_for=None
+            _S.ERROR,
+            attempt,
+            counts="attempts",
+            from_={_S.SENDING},
+            last_error=error,
+            waiting_for=None,
+            ended_on=now,
         )
 
     def retry_at(self, moment: datetime, *, error: str, attempt: Attempt) -> bool:
@@ -358,12 +393,22 @@ class Message(BaseModel):
         )
 
     def defer(
-        self, moment: datetime, *, waiting_for: str, error: str | None = None, attempt: Attempt | None = None
+        self,
+        moment: datetime,
+        *,
+        waiting_for: str,
+        error: str | None = None,
+        attempt: Attempt | None = None,
+        now: datetime | None = None,
     ) -> bool:
-        """It cannot go now: wait until ``moment``; this counts as a deferral, never as an attempt."""
+        """It cannot go now: wait until ``moment``; this counts as a deferral, never as an attempt.
+
+        The history tells the wait once, however often it is deferred for the same reason.
+        """
+        wait = None if now is None else Event(now, "waited", waiting_for=waiting_for, until=moment)
         return self._settle(
             _S.SCHEDULED,
-            attempt,
+            attempt or wait,
             counts="deferrals",
             from_={_S.SENDING},
             scheduled_on=moment,
@@ -372,9 +417,10 @@ class Message(BaseModel):
         )
 
     @classmethod
-    def expire(cls, message_id: str) -> bool:
+    def expire(cls, message_id: str, now: datetime | None = None) -> bool:
         """Its ``expires_on`` has passed before it could be sent."""
-        return bool(cls._enter(_S.EXPIRED, *_these([message_id]), job_id=None, lease_until=None, waiting_for=None))
+        changes = {"job_id": None, "lease_until": None, "waiting_for": None, "ended_on": now}
+        return bool(cls._enter(_S.EXPIRED, *_these([message_id]), log=_event(now, "expired"), **changes))  # type: ignore[arg-type]
 
     # --- by recovery ---------------------------------------------------------------------------------------------
 
@@ -405,7 +451,8 @@ class Message(BaseModel):
     def give_up_expired(cls, now: datetime) -> list[str]:
         """Move SCHEDULED messages whose ``expires_on`` has passed to EXPIRED."""
         passed = f"status = 'SCHEDULED' AND expires_on IS NOT NULL AND expires_on <= {db.param}"  # the partial index
-        return cls._enter(_S.EXPIRED, passed, [to_column(now)], from_={_S.SCHEDULED})
+        expired = Event(now, "expired")
+        return cls._enter(_S.EXPIRED, passed, [to_column(now)], from_={_S.SCHEDULED}, log=expired, ended_on=now)
 
     def lose_lease(self, now: datetime, *, look_at: datetime) -> bool:
         """Move a SENDING message whose worker is gone to UNKNOWN: the request may have left the machine."""
@@ -432,18 +479,24 @@ class Message(BaseModel):
             )
         )
 
-    def look_again_at(self, moment: datetime, note: str | None = None) -> bool:
-        """Leave an UNKNOWN message alone until ``moment``."""
+    def look_again_at(self, moment: datetime, note: str | None = None, *, looked: Event | None = None) -> bool:
+        """Leave an UNKNOWN message alone until ``moment``.
+
+        ``looked`` tells the history how it was looked for; the same again and again is told once.
+        """
         changes: dict[str, Any] = {"lease_until": moment}
         if note is not None:
             changes["last_error"] = note
+        last = self.events[-1] if self.events else {}
+        if looked is not None and (last.get("what"), last.get("detail")) != (looked.what, looked.detail):
+            changes["attempt_log"] = Message.attempt_log.concat(_line(looked))
         statement = Message.update(**changes).where(peewee.SQL(*self._as_claimed()), Message.status == _S.UNKNOWN.value)
         with borrowed():
             return bool(statement.execute())
 
-    def confirm_sent(self, now: datetime, note: str) -> bool:
+    def confirm_sent(self, now: datetime, note: str, by: str | None = None) -> bool:
         """It is known after all that the provider accepted an UNKNOWN message."""
-        attempt = Attempt(at=_iso(now), outcome="confirmed-sent", duration_ms=0, detail=note)
+        attempt = Attempt(at=_iso(now), outcome="confirmed-sent", duration_ms=0, detail=note, by=by)
         return bool(
             self._enter(
                 _S.SENT,
@@ -451,17 +504,18 @@ class Message(BaseModel):
                 from_={_S.UNKNOWN},
                 log=attempt,
                 sent_on=self.attempted_on or now,
+                ended_on=now,
                 lease_until=None,
                 last_error=None,
             )
         )
 
-    def send_again(self, now: datetime, note: str) -> bool:
+    def send_again(self, now: datetime, note: str, by: str | None = None) -> bool:
         """It is known after all that the provider did not accept an UNKNOWN message, or a person takes the risk.
 
         The old claim stays until a new send begins: should its worker still report an acceptance, that wins.
         """
-        attempt = Attempt(at=_iso(now), outcome="sent-again", duration_ms=0, detail=note)
+        attempt = Attempt(at=_iso(now), outcome="sent-again", duration_ms=0, detail=note, by=by)
         return bool(
             self._enter(
                 _S.SCHEDULED,
@@ -479,35 +533,76 @@ class Message(BaseModel):
         error = f"Gave up after {self.attempts} attempts; the last one: {self.last_error or note}"
         return bool(
             self._enter(
-                _S.ERROR, *self._as_claimed(), from_={_S.UNKNOWN}, log=attempt, lease_until=None, last_error=error
+                _S.ERROR,
+                *self._as_claimed(),
+                from_={_S.UNKNOWN},
+                log=attempt,
+                lease_until=None,
+                last_error=error,
+                ended_on=now,
             )
         )
 
     # --- by a person ---------------------------------------------------------------------------------------------
 
     @classmethod
-    def cancel(cls, ids: Sequence[str]) -> list[str]:
+    def cancel(cls, ids: Sequence[str], now: datetime | None = None, by: str | None = None) -> list[str]:
         """Cancel what has not begun, and discard what is UNKNOWN; answer the ids that were."""
-        return cls._enter(_S.CANCELLED, *_these(ids), job_id=None, lease_until=None, waiting_for=None)
-
-    @classmethod
-    def requeue(cls, ids: Sequence[str], now: datetime) -> list[str]:
-        """Send again, from the first attempt on, what ended in ERROR, CANCELLED or EXPIRED; answer the ids moved."""
         return cls._enter(
-            _S.SCHEDULED,
+            _S.CANCELLED,
             *_these(ids),
-            from_={_S.ERROR, _S.CANCELLED, _S.EXPIRED},
-            scheduled_on=now,
-            expires_on=None,
-            attempts=0,
-            claim=None,
+            log=_event(now, "cancelled", by),
+            job_id=None,
+            lease_until=None,
             waiting_for=None,
+            ended_on=now,
         )
 
     @classmethod
-    def bring_forward(cls, ids: Sequence[str], now: datetime) -> list[str]:
+    def discard(cls, ids: Sequence[str], now: datetime, by: str) -> list[str]:
+        """Leave UNKNOWN messages as they are, sent or not: nothing more happens to them; answer the ids moved."""
+        return cls._enter(
+            _S.CANCELLED,
+            *_these(ids),
+            from_={_S.UNKNOWN},
+            log=Event(now, "discarded", by=by),
+            lease_until=None,
+            ended_on=now,
+        )
+
+    @classmethod
+    def requeue(cls, ids: Sequence[str], now: datetime, by: str | None = None, *, too_late: bool = False) -> list[str]:
+        """Send again, from the first attempt on, what ended in ERROR, CANCELLED or EXPIRED; answer the ids moved.
+
+        ``expires_on`` stays as it was asked for, so what has passed it is left where it is. With ``too_late`` just that
+        is sent again, and no longer expires.
+        """
+        where, values = _these(ids)
+        passed = f"(expires_on IS NOT NULL AND expires_on <= {db.param})"
+        changes: dict[str, Any] = {
+            "scheduled_on": now,
+            "attempts": 0,
+            "claim": None,
+            "waiting_for": None,
+            "ended_on": None,
+        }
+        return cls._enter(
+            _S.SCHEDULED,
+            f"{where} AND {passed if too_late else 'NOT ' + passed}",
+            [*values, to_column(now)],
+            from_={_S.ERROR, _S.CANCELLED, _S.EXPIRED},
+            log=Event(now, "requeued", by=by),
+            **(changes | {"expires_on": None} if too_late else changes),
+        )
+
+    @classmethod
+    def bring_forward(cls, ids: Sequence[str], now: datetime, by: str | None = None) -> list[str]:
         """Make waiting messages due at once; answer the ids that were waiting. The budget still holds."""
-        statement = cls.update(scheduled_on=now).where(cls.id.in_(ids), cls.now_in(_S.SCHEDULED)).returning(cls.id)
+        forward = {
+            "scheduled_on": now,
+            "attempt_log": cls.attempt_log.concat(_line(Event(now, "brought-forward", by=by))),
+        }
+        statement = cls.update(**forward).where(cls.id.in_(ids), cls.now_in(_S.SCHEDULED)).returning(cls.id)
         with borrowed():
             return [row.id for row in statement.execute()]
 
@@ -515,11 +610,17 @@ class Message(BaseModel):
 
     @classmethod
     def _final_before(cls, moment: datetime) -> Any:
-        return cls.status.in_(_names(FINAL)) & (cls.created_on < moment) & (cls.scheduled_on < moment)
+        undated = (
+            cls.ended_on.is_null()
+            & (cls.scheduled_on < moment)
+            & (cls.attempted_on.is_null() | (cls.attempted_on < moment))
+            & (cls.sent_on.is_null() | (cls.sent_on < moment))
+        )
+        return cls.status.in_(_names(FINAL)) & (cls.created_on < moment) & ((cls.ended_on < moment) | undated)
 
     @classmethod
     def count_final(cls, before: datetime) -> int:
-        """Count the messages in a final state that were submitted and last due before then."""
+        """Count the messages that came to their end before then; where nobody dated it, the last thing known counts."""
         with borrowed():
             return int(cls.select().where(cls._final_before(before)).count())
 
@@ -535,7 +636,7 @@ class Message(BaseModel):
     def _settle(
         self,
         status: MessageStatus,
-        attempt: Attempt | None,
+        attempt: Attempt | Event | None,
         *,
         counts: Literal["attempts", "deferrals"],
         from_: set[MessageStatus] | None = None,
@@ -558,7 +659,7 @@ class Message(BaseModel):
         values: Sequence[Any],
         *,
         from_: set[MessageStatus] | None = None,
-        log: Attempt | None = None,
+        log: Attempt | Event | None = None,
         counts: Literal["attempts", "deferrals"] | None = None,
         **changes: Any,
     ) -> list[str]:
@@ -571,9 +672,14 @@ class Message(BaseModel):
         allowed = ENTERED_FROM[status] if from_ is None else ENTERED_FROM[status] & from_
         assignments = [f"status = '{status.value}'", *(f"{column} = {db.param}" for column in changes)]
         set_to = [to_column(value) if isinstance(value, datetime) else value for value in changes.values()]
-        if log is not None:
+        if isinstance(log, Event) and log.waiting_for is not None:
+            # A wait that goes on for the same reason is told once, and no history grows without end.
+            going_on = f"waiting_for = {db.param} OR LENGTH(attempt_log) > {_LONGEST_HISTORY}"
+            assignments.append(f"attempt_log = attempt_log || CASE WHEN {going_on} THEN '' ELSE {db.param} END")
+            set_to += [log.waiting_for, _line(log)]
+        elif log is not None:
             assignments.append(f"attempt_log = attempt_log || {db.param}")
-            set_to.append(_log_line(log))
+            set_to.append(_line(log))
         if counts is not None:
             assignments.append(f"{counts} = {counts} + 1")
         statement = (
@@ -607,7 +713,12 @@ class Message(BaseModel):
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """What happened to this message so far, oldest first; a line that cannot be read is left out."""
+        """The attempts to send this message and what was decided about them, oldest first."""
+        return [entry for entry in self.events if "what" not in entry]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """Everything that happened to this message so far, oldest first; a line that cannot be read is left out."""
         entries = []
         for line in self.attempt_log.splitlines():
             try:
@@ -695,9 +806,14 @@ def _iso(moment: datetime) -> str:
     return to_column(moment).replace(" ", "T")
 
 
-def _log_line(attempt: Attempt) -> str:
-    told = {name: value for name in Attempt.__slots__ if (value := getattr(attempt, name)) is not None}
-    return json.dumps(told, ensure_ascii=False) + "\n"
+def _event(now: datetime | None, what: str, by: str | None = None) -> Event | None:
+    return None if now is None else Event(now, what, by=by)
+
+
+def _line(told: Attempt | Event) -> str:
+    values = ((name, getattr(told, name)) for name in told.__slots__)
+    entry = {name: _iso(value) if isinstance(value, datetime) else value for name, value in values if value is not None}
+    return json.dumps(entry, ensure_ascii=False) + "\n"
 
 
 def _names(states: Iterable[MessageStatus]) -> list[str]:

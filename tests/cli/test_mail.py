@@ -118,10 +118,46 @@ def test_all_that_matches_is_counted_first_and_then_acted_on(send, run_json):
     for message_id in failed:
         end_as("ERROR", message_id, "rejected", "No such recipient.")
     assert run_json("message", "requeue", "--all", "--status", "ERROR", "--dry-run") == {"count": 2, "dryRun": True}
-    assert run_json("message", "requeue", "--all", "--status", "ERROR")["count"] == 2
+    assert run_json("message", "requeue", "--all", "--status", "ERROR", "--yes")["count"] == 2
     assert run_json("message", "cancel", "--all", "--subject", "t")["count"] == 2
     assert Message.get_by_id(waiting).status == "CANCELLED"
     assert Message.get_by_id(failed[0]).status == "SCHEDULED"
+
+
+def test_requeueing_all_means_what_failed_keeps_its_expiry_and_has_to_be_confirmed(send, run, run_json):
+    failed, cancelled, too_late = send(), send(), send()
+    expires = (utc_now() + timedelta(days=1)).isoformat(sep=" ", timespec="microseconds")
+    past = (utc_now() - timedelta(days=1)).isoformat(sep=" ", timespec="microseconds")
+    end_as("ERROR", failed, "rejected", "No such recipient.")
+    end_as("ERROR", too_late, "rejected", "No such recipient.")
+    Message.raw("UPDATE message SET expires_on = ? WHERE id = ?", expires, failed).execute()
+    Message.raw("UPDATE message SET expires_on = ? WHERE id = ?", past, too_late).execute()
+    run_json("message", "cancel", cancelled)
+
+    asked = run("message", "requeue", "--all", "--mailbox", "news")
+    assert asked.exit_code == 2
+    assert "1 messages would be scheduled again: give --yes" in asked.stderr
+    assert run_json("message", "requeue", "--all", "--mailbox", "news", "--yes")["count"] == 1
+    shown = {message_id: run_json("message", "show", message_id) for message_id in (failed, cancelled, too_late)}
+    assert [shown[one]["status"] for one in shown] == ["SCHEDULED", "CANCELLED", "ERROR"]
+    assert shown[failed]["expiresOn"] is not None
+    assert run_json("message", "requeue", "--all", "--status", "CANCELLED", "--yes")["count"] == 1
+    assert run_json("message", "requeue", too_late)["count"] == 1, "whoever names it wants it sent all the same"
+    assert run_json("message", "show", too_late)["expiresOn"] is None
+
+
+def test_what_happened_to_a_message_is_told_in_order_and_by_whom(send, run, run_json):
+    message_id = send()
+    run_json("message", "cancel", "--all", "--mailbox", "news")
+    run_json("message", "requeue", message_id)
+    events = run_json("message", "show", message_id)["events"]
+    assert [(one["what"], one["by"]) for one in events] == [
+        ("handed-in", "command line"),
+        ("cancelled", "command line"),
+        ("requeued", "command line"),
+    ]
+    shown = run("message", "show", message_id).stdout
+    assert shown.index("handed-in") < shown.index("cancelled") < shown.index("requeued")
 
 
 @pytest.mark.parametrize(("decision", "status"), [("sent", "SENT"), ("resend", "SCHEDULED"), ("discard", "CANCELLED")])
@@ -160,7 +196,7 @@ def test_old_messages_are_counted_and_deleted(send, run_json):
     run_json("message", "cancel", message_id)
     assert run_json("purge", "--older-than", "1d", "--dry-run")["count"] == 0
     long_ago = "2020-01-01 00:00:00.000000"
-    Message.raw("UPDATE message SET created_on = ?, scheduled_on = ?", long_ago, long_ago).execute()
+    Message.raw("UPDATE message SET created_on = ?, ended_on = ?", long_ago, long_ago).execute()
     assert run_json("purge", "--older-than", "1d", "--dry-run")["count"] == 1
     assert run_json("purge", "--older-than", "1d")["count"] == 1
     assert Message.select().count() == 0

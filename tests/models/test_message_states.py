@@ -60,7 +60,11 @@ WAYS = {
     "confirm_sent": Way(lambda m: m.confirm_sent(LATER, "seen"), S.SENT, frozenset({S.UNKNOWN})),
     "send_again": Way(lambda m: m.send_again(LATER, "absent"), S.SCHEDULED, frozenset({S.UNKNOWN})),
     "cancel": Way(lambda m: Message.cancel([m.id]), S.CANCELLED, frozenset({S.SCHEDULED, S.QUEUED, S.UNKNOWN})),
-    "requeue": Way(lambda m: Message.requeue([m.id], LATER), S.SCHEDULED, frozenset({S.ERROR, S.CANCELLED, S.EXPIRED})),
+    "requeue": Way(
+        lambda m: Message.requeue([m.id], LATER, too_late=True),
+        S.SCHEDULED,
+        frozenset({S.ERROR, S.CANCELLED, S.EXPIRED}),
+    ),
 }
 
 

@@ -12,8 +12,7 @@ from pydantic import ConfigDict, Discriminator, Field, RootModel, StringConstrai
 
 from rqmail.administration import messages
 from rqmail.administration.access import Scope
-from rqmail.administration.changes import BulkActionName
-from rqmail.administration.messages import Decision, Filter
+from rqmail.administration.messages import BulkActionName, Decision, Filter
 from rqmail.errors import InvalidInputError
 from rqmail.insight.jsonable import as_json
 from rqmail.intake.draft import Checked, Checks, Draft
@@ -130,7 +129,7 @@ def submit(json: Submission, headers: SubmissionHeaders) -> Any:
         if earlier is not None:  # also when a moment that it named has passed since
             return {"ids": list(earlier.ids), "replayed": True, "folded": []}, 201
     checked = _checked(batch, many=isinstance(json.root, NewMails))
-    submitted = app.submission.submit([one.message for one in checked], repeatable)
+    submitted = app.submission.submit([one.message for one in checked], repeatable, by=who())
     folded = [as_json(fold) | {"message": number} for number, one in enumerate(checked) for fold in one.folded]
     return {"ids": list(submitted.ids), "replayed": submitted.replayed, "folded": folded}, 201
 
@@ -214,14 +213,27 @@ class AttemptOf(ApiModel):
     duration_ms: int
 
 
+class HappeningOf(ApiModel):
+    """One thing that happened to a message, and by whom, where it was not done by itself; a wait tells for what."""
+
+    at: datetime
+    what: str
+    by: str | None
+    detail: str | None
+    waiting_for: str | None
+    seconds: float | None
+    attempt: AttemptOf | None
+
+
 class MessageInFull(MessageInList):
-    """One message with its content, its recipients, and every attempt, oldest first."""
+    """One message with its content, its recipients, every attempt, and all that happened to it, oldest first."""
 
     mailbox_key: str | None
     recipients: list[RecipientOf]
     text: str | None
     html: str | None
     history: list[AttemptOf]
+    events: list[HappeningOf]
 
 
 class MessagePage(ApiModel):

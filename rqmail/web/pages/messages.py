@@ -13,9 +13,8 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from rqmail.administration import messages
 from rqmail.administration.access import Scope
-from rqmail.administration.changes import BulkActionName
 from rqmail.administration.export import as_csv
-from rqmail.administration.messages import Filter, MessageLine
+from rqmail.administration.messages import BulkActionName, Filter, MessageLine
 from rqmail.insight.spreadsheet import delimiter_named
 from rqmail.models.message import MessageStatus, Priority
 from rqmail.web.auth import require
@@ -33,13 +32,6 @@ _CHOSEN_AT_ONCE = 1000
 
 CRITERIA = ("q", "status", "sender", "recipient", "subject", "priority", "from", "to", "zone")
 ACTIONS: tuple[BulkActionName, ...] = get_args(BulkActionName)
-
-#: Which messages an action is for, where that is not those of which nobody knows whether they were sent.
-_MOVES: dict[BulkActionName, tuple[MessageStatus, ...]] = {
-    "cancel": (MessageStatus.SCHEDULED, MessageStatus.QUEUED),
-    "requeue": (MessageStatus.ERROR, MessageStatus.CANCELLED, MessageStatus.EXPIRED),
-    "send-now": (MessageStatus.SCHEDULED,),
-}
 
 
 @blueprint.get("")
@@ -116,9 +108,8 @@ def bulk() -> str | tuple[str, int] | AnyResponse:
 def _sample(chosen: BulkActionName, wanted: Filter) -> list[MessageLine]:
     """Answer a few of the messages that the action is for."""
     found: list[MessageLine] = []
-    for status in _MOVES.get(chosen, (MessageStatus.UNKNOWN,)):
-        if wanted.status in {None, status}:
-            found += messages.find(replace(wanted, status=status), limit=_SAMPLE)
+    for status in messages.moves(chosen, wanted):
+        found += messages.find(replace(wanted, status=status), limit=_SAMPLE)
     return found[:_SAMPLE]
 
 

@@ -132,7 +132,7 @@ def test_a_message_that_does_not_exist_is_not_found(client: FlaskClient, action:
 
 BULK = [
     ("cancel", [S.SCHEDULED, S.QUEUED], S.CANCELLED),
-    ("requeue", [S.ERROR, S.CANCELLED, S.EXPIRED], S.SCHEDULED),
+    ("requeue", [S.ERROR], S.SCHEDULED),
     ("send-now", [S.SCHEDULED], S.SCHEDULED),
     ("confirm-sent", [S.UNKNOWN], S.SENT),
     ("resend", [S.UNKNOWN], S.SCHEDULED),

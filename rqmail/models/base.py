@@ -1,4 +1,4 @@
-"""The database: which one, how a connection is borrowed, and how moments are stored."""
+"""The database: which one, how its pooled connections are used, and how moments are stored."""
 
 from __future__ import annotations
 
@@ -28,9 +28,22 @@ _TRUSTED_SECONDS = 1.0
 #: What a statement raises while the database cannot be reached or has no connection free.
 AWAY_ERRORS = (peewee.OperationalError, peewee.InterfaceError, MaxConnectionsExceeded)
 
+#: How long a thread waits for one of them to come free.
+CONNECTION_WAIT_SECONDS = 10.0
+
+#: How often it looks for one that was taken outside :func:`borrowed`, where nobody says when it is given back.
+_LOOK_AGAIN_SECONDS = 0.05
+
 _T = TypeVar("_T")
 
+_ALL_IN_USE = (
+    "no database connection of this process came free in time. Code that queries rqmail's tables from Python must do so"
+    " inside `with rqmail.models.base.borrowed():`, or close its connection afterwards: one that is kept open cannot be"
+    ' used by anybody else (docs/admin.md, "The tables from Python")'
+)
+
 _slots = threading.BoundedSemaphore(1)
+_wait_seconds = CONNECTION_WAIT_SECONDS
 _owner = os.getpid()
 
 
@@ -54,12 +67,15 @@ class _PostgresPool(PooledPostgresqlDatabase):  # type: ignore[misc]
         return bool(super()._can_reuse(conn))
 
 
-def connect(url: str, *, max_connections: int | None = None) -> peewee.Database:
+def connect(
+    url: str, *, max_connections: int | None = None, wait_seconds: float = CONNECTION_WAIT_SECONDS
+) -> peewee.Database:
     """Point the models at ``url`` (``sqlite:///FILE`` or ``postgresql://…``); no connection is made yet.
 
-    SQLite runs in WAL mode with full durability: a power cut must not forget that a send was begun.
+    With all ``max_connections`` in use, a thread waits ``wait_seconds`` for one, then raises what says so. SQLite runs
+    in WAL mode with full durability: a power cut must not forget that a send was begun.
     """
-    global _owner, _slots  # noqa: PLW0603 - the pool, its owner and its turnstile change together, here only
+    global _owner, _slots, _wait_seconds  # noqa: PLW0603 - the pool and what belongs to it change together, here only
     kind = "sqlite" if url.startswith("sqlite:///") else "postgresql"
     limit = max_connections or MAX_CONNECTIONS[kind]
     database: peewee.Database
@@ -70,7 +86,6 @@ def connect(url: str, *, max_connections: int | None = None) -> peewee.Database:
         database = _SqlitePool(
             str(path),
             max_connections=limit,
-            timeout=10,
             lock_type="IMMEDIATE",
             check_same_thread=False,
             returning_clause=True,
@@ -82,7 +97,6 @@ def connect(url: str, *, max_connections: int | None = None) -> peewee.Database:
         database = _PostgresPool(
             "postgresql://" + url.split("://", 1)[1],
             max_connections=limit,
-            timeout=10,
             prefer_psycopg3=True,
             connect_timeout=5,
             options="-c TimeZone=UTC -c statement_timeout=60000",
@@ -91,6 +105,7 @@ def connect(url: str, *, max_connections: int | None = None) -> peewee.Database:
     db.initialize(database)
     _owner = os.getpid()
     _slots = threading.BoundedSemaphore(limit)
+    _wait_seconds = wait_seconds
     return database
 
 
@@ -102,21 +117,43 @@ def _close_former() -> None:
 
 @contextmanager
 def borrowed() -> Iterator[None]:
-    """Hold a database connection for the statements inside, and give it back; nested use shares the outer one."""
+    """Use a pooled connection for the statements inside, and give it back; nested use shares the outer one.
+
+    Raises ``MaxConnectionsExceeded``, in words, when none comes free in time.
+    """
     if not db.is_closed():
         yield
         return
-    with _slots:
-        db.connect()
+    deadline = time.monotonic() + _wait_seconds
+    slots = _slots
+    if not slots.acquire(timeout=_wait_seconds):
+        raise MaxConnectionsExceeded(_ALL_IN_USE)
+    try:
+        _take_connection(deadline)
         try:
             yield
         finally:
             db.close()
+    finally:
+        slots.release()
+
+
+def _take_connection(deadline: float) -> None:
+    """Connect; where code outside :func:`borrowed` keeps a connection, wait until ``deadline`` for it to be closed."""
+    while True:
+        try:
+            db.connect()
+        except MaxConnectionsExceeded:
+            if time.monotonic() >= deadline:
+                raise MaxConnectionsExceeded(_ALL_IN_USE) from None
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        else:
+            return
 
 
 @contextmanager
 def transaction() -> Iterator[None]:
-    """Run the statements inside as one transaction on a borrowed connection."""
+    """Run the statements inside as one transaction on a pooled connection."""
     with borrowed(), db.atomic():
         yield
 
@@ -124,9 +161,10 @@ def transaction() -> Iterator[None]:
 def patiently(
     write: Callable[[], _T], *, patience_seconds: float = 90.0, sleep: Callable[[float], None] = time.sleep
 ) -> _T:
-    """Run ``write`` on a borrowed connection, again and again while the database is away, and answer what it answers.
+    """Run ``write`` on a pooled connection, retry it while the database is away, and answer what it answers.
 
-    For what must not be forgotten (a mail is out, the row must say so). Raises the database's error when patience ends.
+    For what must not be forgotten (a mail is out, the row must say so). After ``patience_seconds`` the database's error
+    is raised.
     """
     deadline = time.monotonic() + patience_seconds
     pause = 0.05

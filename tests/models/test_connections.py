@@ -8,6 +8,7 @@ import time
 import peewee
 import psycopg
 import pytest
+from playhouse.pool import MaxConnectionsExceeded
 
 from rqmail.errors import InvalidInputError
 from rqmail.models.base import borrowed, connect, db, patiently, transaction
@@ -119,3 +120,70 @@ def test_what_is_wrong_with_the_statement_itself_is_not_tried_again(database):
 def test_letters_with_accents_are_found_in_either_case_on_both_databases(database, searched):
     [message_id] = submitted(new_message(subject="Één uitnodiging"))
     assert [message.id for message in find(Filter(subject=searched), limit=5)] == [message_id]
+
+
+def test_a_connection_that_other_code_keeps_ends_the_wait_for_one_in_words(sqlite_database):
+    """A query outside ``borrowed()`` takes a connection and never gives it back: on SQLite the only one."""
+    connect(sqlite_database.url, wait_seconds=0.3)
+    assert Message.select().count() == 0
+    failed = []
+
+    def lane() -> None:
+        try:
+            with borrowed():
+                Message.select().count()
+        except MaxConnectionsExceeded as error:
+            failed.append(str(error))
+
+    lanes = [threading.Thread(target=lane) for _ in range(8)]
+    began = time.monotonic()
+    for thread in lanes:
+        thread.start()
+    for thread in lanes:
+        thread.join(timeout=20)
+    assert time.monotonic() - began < 5, "all of them wait at the same time, not one after another"
+    assert len(failed) == 8
+    assert all("inside `with rqmail.models.base.borrowed():`" in words for words in failed)
+    db.close()
+    with borrowed():
+        assert Message.select().count() == 0
+
+
+def test_a_thread_that_holds_a_connection_for_long_ends_the_wait_of_the_others_too(database):
+    limit = 1 if database.kind == "sqlite" else 4
+    connect(database.url, max_connections=limit, wait_seconds=0.2)
+    over = threading.Event()
+    held = threading.Barrier(limit + 1, timeout=10)
+
+    def hold() -> None:
+        with borrowed():
+            held.wait()
+            over.wait(20)
+
+    holders = [threading.Thread(target=hold) for _ in range(limit)]
+    for thread in holders:
+        thread.start()
+    held.wait()
+    try:
+        with pytest.raises(MaxConnectionsExceeded, match="came free in time"), borrowed():
+            pytest.fail("there was none")
+    finally:
+        over.set()
+        for thread in holders:
+            thread.join(timeout=20)
+    with borrowed():
+        assert Message.select().count() == 0
+    db.obj.close_all()
+
+
+def test_what_has_to_be_written_is_written_once_the_kept_connection_is_closed(sqlite_database):
+    connect(sqlite_database.url, wait_seconds=0.1)
+    Message.select().count()
+    written = []
+    writer = threading.Thread(target=lambda: written.append(patiently(lambda: len(submitted()))))
+    writer.start()
+    time.sleep(0.3)
+    db.close()
+    writer.join(timeout=20)
+    assert written == [1]
+    db.obj.close_all()

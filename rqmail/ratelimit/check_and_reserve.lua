@@ -81,7 +81,7 @@ end
 
 local paused_until, why = pause_at(kept[2], now)
 if paused_until > 0 then deny('paused', paused_until) end
-if kept[2] then in_flight = 1 end -- nobody stampedes: one at a time until one has succeeded
+if kept[2] then in_flight = 1 end -- one request at a time after a pause, until one has succeeded
 
 local over
 if w.live >= in_flight then

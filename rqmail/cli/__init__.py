@@ -29,6 +29,7 @@ COMMANDS = {
     "import": Place("intake", "import_", "Hand in every row of a CSV or JSON lines file."),
     "status": Place("status", "status", "Show messages, mailboxes, budgets, estimates, problems."),
     "top": Place("status", "top", "Watch it live."),
+    "explain": Place("status", "explain", "Say why mail of a sender goes out or does not."),
     "mailbox": Place("mailbox", "mailbox", "System mailboxes and their limits."),
     "tenant": Place("tenant", "tenant", "Tenants and their mail settings."),
     "token": Place("token", "token", "Tokens for the API and the pages."),

@@ -10,7 +10,7 @@ import click
 from rqmail.administration.changes import COMMAND_LINE, Changes
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import Duration, Limit
-from rqmail.cli.printing import json_option, print_json, warn_of_left_behind
+from rqmail.cli.printing import json_option, print_json, show_standing, warn_of_left_behind
 from rqmail.terminal.tables import console, moment, plain, table
 
 _FIELDS = {
@@ -151,20 +151,7 @@ def delete(key: str, *, json_: bool) -> None:
 @json_option
 def explain(key: str, *, json_: bool) -> None:
     """Say why mail of a mailbox goes out or does not, and what is left of its budget."""
-    app = application()
-    status = app.overview.mailbox(key)
-    if json_:
-        print_json(status)
-        return
-    out = console()
-    out.print(status.explanation)
-    if status.budget is None:
-        return
-    for name, window in (("minute", status.budget.per_minute), ("24 h", status.budget.recipients_per_day)):
-        out.print(f"  {name:>7}: {window.used:,} of {window.limit:,} used, {window.remaining:,} left ({window.source})")
-    out.print(f"  at once: {status.budget.in_flight} of {status.budget.in_flight_limit} in flight")
-    if status.done_on is not None:
-        out.print(f"     done: about {moment(status.done_on, app.clock())}")
+    show_standing(application().overview.mailbox(key), json_=json_)
 
 
 def _changes() -> Changes:

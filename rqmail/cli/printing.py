@@ -9,7 +9,10 @@ from typing import Any, TypeVar
 import click
 
 from rqmail.administration.changes import LeftBehind
+from rqmail.clock import utc_now
 from rqmail.insight.jsonable import as_json
+from rqmail.insight.standing import SenderStatus
+from rqmail.terminal.tables import console, moment
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -33,3 +36,25 @@ def warn_of_left_behind(left: LeftBehind) -> None:
             f" there{lost}. What cannot be looked up waits for `rqmail message resolve`.",
             err=True,
         )
+
+
+def show_standing(status: SenderStatus, *, json_: bool) -> None:
+    """Print why a sender's mail goes out or does not, and what is left of its budget."""
+    if json_:
+        print_json(status)
+        return
+    out = console()
+    out.print(status.explanation)
+    if status.paused_until is not None and not status.waiting:
+        out.print(f"   paused: {status.pause_reason}")
+    budget = status.budget
+    if budget is None:
+        return
+    if not budget.known:
+        out.print("   budget: cannot be told while Redis is away")
+        return
+    for name, window in (("minute", budget.per_minute), ("24 h", budget.recipients_per_day)):
+        out.print(f"  {name:>7}: {window.used:,} of {window.limit:,} used, {window.remaining:,} left ({window.source})")
+    out.print(f"  at once: {budget.in_flight} of {budget.in_flight_limit} in flight")
+    if status.done_on is not None:
+        out.print(f"     done: about {moment(status.done_on, utc_now())}")

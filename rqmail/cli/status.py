@@ -9,7 +9,7 @@ from rich.live import Live
 
 from rqmail.bootstrap import application
 from rqmail.cli.errors import FAILED
-from rqmail.cli.printing import json_option, print_json
+from rqmail.cli.printing import json_option, print_json, show_standing
 from rqmail.terminal.board import board
 from rqmail.terminal.tables import console
 
@@ -53,3 +53,14 @@ def top(interval: float) -> None:
                 live.update(board(overview.status()), refresh=True)
         except KeyboardInterrupt:
             return
+
+
+@click.command(epilog="Examples: rqmail explain tenant:acme; rqmail explain default; rqmail explain news")
+@click.argument("sender")
+@json_option
+def explain(sender: str, *, json_: bool) -> None:
+    """Say why mail of SENDER goes out or does not.
+
+    SENDER is mailbox:KEY, tenant:KEY or default; a key alone does where only one sender has it.
+    """
+    show_standing(application().overview.sender(sender), json_=json_)

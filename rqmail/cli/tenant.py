@@ -10,7 +10,7 @@ import click
 from rqmail.administration.changes import COMMAND_LINE
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import Duration, secret_from
-from rqmail.cli.printing import json_option, print_json, warn_of_left_behind
+from rqmail.cli.printing import json_option, print_json, show_standing, warn_of_left_behind
 from rqmail.terminal.tables import console, plain, table
 
 _SECRET_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -133,6 +133,14 @@ def resume(key: str, *, json_: bool) -> None:
         print_json(view)
     else:
         click.echo(f"Tenant {key} sends again.")
+
+
+@tenant.command()
+@click.argument("key")
+@json_option
+def explain(key: str, *, json_: bool) -> None:
+    """Say why mail of a tenant goes out or does not, and what is left of its budget where it has one."""
+    show_standing(application().overview.tenant(key), json_=json_)
 
 
 def _given(fields: dict[str, str | None]) -> dict[str, str | None]:

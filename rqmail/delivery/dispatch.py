@@ -17,7 +17,7 @@ from rqmail.models.base import patiently, transaction
 from rqmail.models.message import Claim, Claims, Message, Priority
 from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
-from rqmail.ratelimit.limits import RateLimits
+from rqmail.ratelimit.limits import RateLimits, mailbox_key
 from rqmail.ratelimit.pacing import Pace, Pacer, tighter
 from rqmail.ratelimit.usage import Usage
 
@@ -334,4 +334,4 @@ def _tighter(one: RateLimits, other: RateLimits) -> RateLimits:
 
 def _budget_key(name: str, senders: dict[str, Sender]) -> str:
     sender = senders.get(name)
-    return sender.budget_key if sender else name
+    return sender.budget_key if sender else mailbox_key(name)

@@ -201,4 +201,4 @@ def budget_key_of(row: SystemMailbox | TenantMailSetting) -> str:
     """Answer the key under which a sender is counted and paused: its mailbox, or itself where it has none."""
     if isinstance(row, SystemMailbox) or row.provider == Provider.MICROSOFT_GRAPH.value:
         return mailbox_key(row.address or "")
-    return TENANT_PREFIX + row.key
+    return mailbox_key(TENANT_PREFIX + row.key)

@@ -17,7 +17,12 @@ _FOREVER = timedelta(days=365)
 
 
 def explanation(
-    counted: SenderCounts, budget: Budget | None, done_on: datetime | None, machinery: Machinery, now: datetime
+    counted: SenderCounts,
+    budget: Budget | None,
+    pause: tuple[datetime | None, str | None],
+    done_on: datetime | None,
+    machinery: Machinery,
+    now: datetime,
 ) -> Sentence:
     """Say what the sender's mail waits for, the most stubborn obstacle first."""
     if not counted.backlog:
@@ -30,12 +35,11 @@ def explanation(
     if machinery.redis != "ok":
         text = f"{many}: Redis is {machinery.redis}, so nothing can be handed to the workers."
         return Sentence("redis", text, waiting=waiting)
-    if budget is not None and budget.paused_until is not None:
-        until = _until(budget.paused_until, now)
-        text = f"{many}: the mailbox is paused {until} ({budget.pause_reason or 'no reason given'})."
-        return Sentence(
-            "paused", text, waiting=waiting, until=_end(budget.paused_until, now), reason=budget.pause_reason or ""
-        )
+    paused_until, reason = pause
+    if paused_until is not None:
+        until = _until(paused_until, now)
+        text = f"{many}: the mailbox is paused {until} ({reason or 'no reason given'})."
+        return Sentence("paused", text, waiting=waiting, until=_end(paused_until, now), reason=reason or "")
     stopped = _stopped(machinery, counted.oldest, now)
     if stopped:
         return Sentence("stopped", f"{many}: {stopped[0]}", waiting=waiting, because=stopped[0])
@@ -107,13 +111,13 @@ def problems(
         text = stopped[0].upper() + stopped[1:]
         found.append(Problem("error", Sentence(stopped.code, text, **stopped.values)))
     for name, status in statuses.items():
-        if status.budget is not None and status.budget.paused_until is not None:
-            until = _until(status.budget.paused_until, now)
-            reason = status.budget.pause_reason or ""
+        if status.paused_until is not None:
+            until = _until(status.paused_until, now)
+            reason = status.pause_reason or ""
             text = f"{name} is paused {until} ({reason}); {_messages(status.waiting).lower()}."
             values = {
                 "name": name,
-                "until": _end(status.budget.paused_until, now),
+                "until": _end(status.paused_until, now),
                 "reason": reason,
                 "waiting": status.waiting,
             }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rqmail.clock import Clock, from_epoch_ms, monotonic
-from rqmail.errors import NotFoundError
+from rqmail.errors import InvalidInputError, NotFoundError
 from rqmail.insight.explaining import explanation, problems
 from rqmail.insight.forecast import Backlog, backlog_done_on
 from rqmail.insight.standing import Budget, Machinery, SenderStatus, Sentence, State, Status, WindowView
@@ -33,10 +33,14 @@ _CHEAP_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A sender as it is configured; ``budget_key`` and ``limits`` only where the limiter counts it."""
+    """A sender as it is configured.
+
+    ``budget_key`` and ``limits`` only where the limiter counts it; pauses are kept under ``pause_key`` for all of them.
+    """
 
     key: str
     address: str | None
+    pause_key: str
     budget_key: str | None = None
     limits: RateLimits | None = None
     overridden: tuple[bool, bool] = (False, False)
@@ -120,6 +124,21 @@ class Overview:
         """Look at one tenant."""
         return self._one(f"tenant:{key}")
 
+    def sender(self, name: str) -> SenderStatus:
+        """Look at any sender: ``mailbox:KEY``, ``tenant:KEY`` or ``default``, or the key of one alone."""
+        known = self._known()
+        found = (
+            [name]
+            if name in known
+            else [f"{kind}:{name}" for kind in ("mailbox", "tenant") if f"{kind}:{name}" in known]
+        )
+        if not found:
+            kind, _, key = name.rpartition(":")
+            raise NotFoundError(kind or "sender", key)
+        if len(found) > 1:
+            raise InvalidInputError("sender", name, " or ".join(found))
+        return self._one(found[0])
+
     def explain(self, key: str) -> Sentence:
         """Say in plain words what the mail of a system mailbox waits for."""
         return self.mailbox(key).explanation
@@ -146,6 +165,7 @@ class Overview:
                 row.key,
                 row.address,
                 mailbox_key(row.address),
+                mailbox_key(row.address),
                 resolve_limits(*own, defaults=self._defaults),
                 (bool(own[0] and own[0] > 0), bool(own[1] and own[1] > 0)),
                 row.paused_until,
@@ -154,18 +174,27 @@ class Overview:
             )
         for tenant in tenants:
             if tenant.provider == Provider.MICROSOFT_GRAPH.value and tenant.address:
+                key = mailbox_key(tenant.address)
                 known[f"tenant:{tenant.key}"] = _Known(
                     tenant.key,
                     tenant.address,
-                    mailbox_key(tenant.address),
+                    key,
+                    key,
                     self._defaults,
                     paused_until=tenant.paused_until,
                     pause_reason=tenant.pause_reason,
                     pacing=self._pacing,
                 )
             else:
-                known[f"tenant:{tenant.key}"] = _Known(tenant.key, tenant.sendgrid_from)
-        known["default"] = _Known("default", None)
+                name = f"tenant:{tenant.key}"
+                known[name] = _Known(
+                    tenant.key,
+                    tenant.sendgrid_from,
+                    mailbox_key(name),
+                    paused_until=tenant.paused_until,
+                    pause_reason=tenant.pause_reason,
+                )
+        known["default"] = _Known("default", None, "default")
         return known
 
     def _counted(self, now: datetime) -> dict[str, SenderCounts]:
@@ -184,7 +213,7 @@ class Overview:
     def _statuses(
         self, known: dict[str, _Known], counted: dict[str, SenderCounts], machinery: Machinery, now: datetime
     ) -> dict[str, SenderStatus]:
-        usages = self._limiter.usage({k.budget_key: k.limits for k in known.values() if k.budget_key and k.limits})
+        usages = self._limiter.usage({k.pause_key: k.limits or self._defaults for k in known.values()})
         shared: dict[str, Backlog] = {}
         pacings: defaultdict[str, list[Pacing]] = defaultdict(list)
         for name, sender in known.items():
@@ -195,20 +224,27 @@ class Overview:
                 shared[sender.budget_key] = before.plus(counts_.backlog, counts_.backlog_recipients)
         found = {}
         for name, sender in known.items():
-            usage = usages.get(sender.budget_key) if sender.budget_key else None
-            budget = _budget(sender, usage, now) if usage is not None else None
+            usage = usages[sender.pause_key]
+            budget = _budget(sender, usage, now) if sender.budget_key else None
             counts_ = counted.get(name, SenderCounts())
             backlog = shared[sender.budget_key] if sender.budget_key else Backlog()
             pacing = tighter(pacings[sender.budget_key]) if sender.budget_key else sender.pacing
-            found[name] = _sender_status(sender, counts_, budget, backlog, pacing, machinery, now)
+            pause = _pause(sender, usage, now)
+            found[name] = _sender_status(sender, counts_, budget, pause, backlog, pacing, machinery, now)
         return found
 
 
-def _budget(sender: _Known, usage: Usage, now: datetime) -> Budget:
-    paused_until = None if usage.paused_until_ms is None else from_epoch_ms(usage.paused_until_ms)
+def _pause(sender: _Known, usage: Usage, now: datetime) -> tuple[datetime | None, str | None]:
+    """Answer until when the sender is paused and why: by a person (in the table) or after answers (in Redis)."""
+    until = None if usage.paused_until_ms is None else from_epoch_ms(usage.paused_until_ms)
     reason = usage.pause_reason
-    if sender.paused_until is not None and sender.paused_until > max(now, paused_until or now):
-        paused_until, reason = sender.paused_until, sender.pause_reason
+    if sender.paused_until is not None and sender.paused_until > max(now, until or now):
+        until, reason = sender.paused_until, sender.pause_reason
+    return (until, reason) if until is not None and until > now else (None, None)
+
+
+def _budget(sender: _Known, usage: Usage, now: datetime) -> Budget:
+    paused_until, reason = _pause(sender, usage, now)
     next_free = from_epoch_ms(usage.next_free_ms)
     return Budget(
         known=usage.known,
@@ -216,8 +252,8 @@ def _budget(sender: _Known, usage: Usage, now: datetime) -> Budget:
         recipients_per_day=_window(usage.day, usage.day_bucket, usage.day_rolling, overridden=sender.overridden[1]),
         in_flight=usage.in_flight.used,
         in_flight_limit=usage.in_flight.limit,
-        paused_until=paused_until if paused_until is not None and paused_until > now else None,
-        pause_reason=reason if paused_until is not None and paused_until > now else None,
+        paused_until=paused_until,
+        pause_reason=reason,
         next_free_on=next_free if next_free > now else None,
         waits_for=usage.waits_for if next_free > now else None,
     )
@@ -238,12 +274,13 @@ def _sender_status(
     sender: _Known,
     counted: SenderCounts,
     budget: Budget | None,
+    pause: tuple[datetime | None, str | None],
     shared: Backlog,
     pacing: Pacing,
     machinery: Machinery,
     now: datetime,
 ) -> SenderStatus:
-    deferred = counted.put_off
+    deferred = counted.put_off + (counted.due if budget is None and pause[0] is not None else 0)
     done_on = None
     if budget is not None:
         if budget.known:
@@ -261,7 +298,7 @@ def _sender_status(
     return SenderStatus(
         key=sender.key,
         address=sender.address,
-        state=_state(budget),
+        state=_state(budget) if pause[0] is None else "paused",
         messages={status.value: counted.by_status.get(status.value, 0) for status in MessageStatus},
         waiting=counted.backlog,
         waiting_recipients=counted.backlog_recipients,
@@ -270,8 +307,10 @@ def _sender_status(
         oldest_waiting_on=counted.oldest,
         next_on=counted.next_on,
         done_on=done_on,
-        explanation=explanation(counted, budget, done_on, machinery, now),
+        explanation=explanation(counted, budget, pause, done_on, machinery, now),
         budget=budget,
+        paused_until=pause[0],
+        pause_reason=pause[1],
     )
 
 
@@ -288,8 +327,6 @@ def _state(budget: Budget | None) -> State:
         return "ok"
     if not budget.known:
         return "unknown"
-    if budget.paused_until is not None:
-        return "paused"
     windows = (budget.per_minute, budget.recipients_per_day)
     if any(window.remaining == 0 for window in windows):
         return "limited"

@@ -69,7 +69,8 @@ class SenderStatus:
 
     ``waiting`` is wanted by now and not finished, ``deferred`` the part of it that is held back (no budget, a pause, a
     later try), ``scheduled_later`` is not wanted yet. ``done_on`` estimates when the backlog is through, ``None`` when
-    there is none or nobody can tell. ``budget`` is absent where the mail leaves without one (SendGrid).
+    there is none or nobody can tell. ``budget`` is absent where the mail leaves without one (SendGrid). A pause, a
+    person's or one the provider's answers brought about, holds for every kind of sender.
     """
 
     key: str
@@ -85,6 +86,8 @@ class SenderStatus:
     done_on: datetime | None
     explanation: Sentence
     budget: Budget | None
+    paused_until: datetime | None = None
+    pause_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from rqmail.clock import Clock, utc_now
 from rqmail.errors import InvalidInputError, MailAuthError
 from rqmail.mailers.base import Address, Mail, Mailer, Receipt
 from rqmail.mailers.configs import ReadTenant, SystemMailboxConfig, TenantMailConfig, read_tenant
-from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken
+from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken, SettingNames
 from rqmail.mailers.graph.http import GraphHttp
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.mailers.graph.mailer import MicrosoftGraphMailer
@@ -215,11 +215,15 @@ class MailerFactory:
             if not entra_tenant:
                 return UnconfiguredMailer(f"graphTenantId of tenant {tenant.key} is not set")
             return EntraApp(
-                self._settings.graph_authority, entra_tenant, tenant.graph_client_id, tenant.graph_client_secret
+                self._settings.graph_authority,
+                entra_tenant,
+                tenant.graph_client_id,
+                tenant.graph_client_secret,
+                names=_names(tenant, own_app=True),
             )
         own = self._own_app()
         if isinstance(own, EntraApp) and tenant.graph_tenant_id:
-            return replace(own, tenant_id=tenant.graph_tenant_id)
+            return replace(own, tenant_id=tenant.graph_tenant_id, names=_names(tenant, own_app=False))
         return own
 
 
@@ -242,6 +246,18 @@ class _Kept(Generic[T]):
             if len(self._values) > self._most:
                 self._values.popitem(last=False)
             return kept[1]
+
+
+def _names(tenant: ReadTenant, *, own_app: bool) -> SettingNames:
+    """Name what is to be corrected when Entra refuses: the tenant's fields where it has them, else the settings."""
+    names = SettingNames()
+    if own_app:
+        names = replace(
+            names,
+            client_id=f"graphClientId of tenant {tenant.key}",
+            client_secret=f"graphClientSecret of tenant {tenant.key}",
+        )
+    return replace(names, tenant_id=f"graphTenantId of tenant {tenant.key}") if tenant.graph_tenant_id else names
 
 
 def _unfit(field: str, tenant: ReadTenant, value: str | None) -> UnconfiguredMailer | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from urllib3.exceptions import HTTPError
 from rqmail.clock import Clock, to_epoch_ms, utc_now
 from rqmail.errors import (
     MailAuthError,
+    MailboxUnavailableError,
     MailError,
     MailOutcomeUnknownError,
     MailRejectedError,
@@ -21,7 +23,7 @@ from rqmail.errors import (
 from rqmail.mailers.base import Address, Mail, Receipt, wire_address
 from rqmail.mailers.http.failures import error_for_exception
 from rqmail.mailers.http.provider_text import one_line
-from rqmail.mailers.http.retry_after import LONGEST_SECONDS, parse_retry_after
+from rqmail.mailers.http.retry_after import believable, parse_retry_after
 from rqmail.mailers.http.transport import Answer, Transport
 
 MOST_RECIPIENTS = 1000
@@ -63,12 +65,16 @@ class SendGridMailer:
 def error_for_answer(answer: Answer, now: datetime) -> MailError:
     """Turn an answer of SendGrid's that is not 202 into the ``MailError`` that says what to do next."""
     status = answer.status
-    said = _said(answer.body)
-    detail = f"(status {status})" + (f": {said}" if said else "")
+    problems = _problems(answer.body)
+    of_sender = next(((words, one) for one in problems if (words := _about_the_sender(one))), None)
+    problem = of_sender[1] if of_sender else problems[0]
+    detail = f"(status {status})" + (f": {problem.message}" if problem.message else "")
     if status == 429:
         return MailThrottledError(
             f"SendGrid asks to slow down {detail}", retry_after=_wait_asked(answer, now), status=status
         )
+    if 400 <= status < 500 and status != 408 and of_sender:
+        return MailboxUnavailableError(f"{of_sender[0]} {detail}", status=status)
     if status in (401, 403):
         return MailAuthError(
             f"SendGrid does not let us in; check the API key, its Mail Send permission and the sender {detail}",
@@ -87,23 +93,53 @@ def error_for_answer(answer: Answer, now: datetime) -> MailError:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """One of SendGrid's errors: what it says, and the part of the request it is about."""
+
+    message: str = ""
+    field: str = ""
+
+
+def _about_the_sender(problem: _Problem) -> str | None:
+    """Say what is wrong with the sender, where it is that and not the mail: every mail of it would be refused."""
+    said = problem.message.lower()
+    if "verified sender identity" in said:
+        return (
+            "The sender is not a verified Sender Identity at SendGrid; verify it there, or correct the sender's address"
+        )
+    if "maximum credits exceeded" in said:
+        return "The SendGrid account has used up its credits; it sends again when they are renewed or raised"
+    if problem.field == "from" or problem.field.startswith("from.") or "the from object" in said:
+        return "SendGrid refuses the sender's own address; correct it"
+    return None
+
+
 def _wait_asked(answer: Answer, now: datetime) -> float | None:
+    reset = answer.headers.get("X-RateLimit-Reset")
     try:
-        seconds = float(answer.headers.get("X-RateLimit-Reset") or "") - to_epoch_ms(now) / 1000
+        seconds = float(reset or "") - to_epoch_ms(now) / 1000
     except ValueError:
         return parse_retry_after(answer.headers.get("Retry-After"), now)
-    return seconds if 0 < seconds <= LONGEST_SECONDS else None
+    return believable(seconds)
 
 
-def _said(body: bytes) -> str:
+def _problems(body: bytes) -> list[_Problem]:
+    """Read the errors in an answer's body; one without words where there are none to read."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
-        return ""
+        return [_Problem()]
     errors = document.get("errors") if isinstance(document, dict) else None
-    first = errors[0] if isinstance(errors, list) and errors else None
-    message = first.get("message") if isinstance(first, dict) else None
-    return one_line(message) if isinstance(message, str) else ""
+    found = [_problem(error) for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
+    return found or [_Problem()]
+
+
+def _problem(error: dict[str, Any]) -> _Problem:
+    message, field = error.get("message"), error.get("field")
+    return _Problem(
+        one_line(message) if isinstance(message, str) else "", field.lower() if isinstance(field, str) else ""
+    )
 
 
 def _encode(mail: Mail, sender: Address) -> bytes:

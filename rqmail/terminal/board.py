@@ -81,9 +81,9 @@ def _cells(one: SenderStatus, status: Status) -> Iterator[RenderableType]:
 
 
 def _state(one: SenderStatus, status: Status) -> str:
-    if one.budget is not None and one.budget.paused_until is not None:
-        until = moment(one.budget.paused_until, status.now)
-        return plain(f"paused until {until}".replace("until until", "until") + f": {one.budget.pause_reason}")
+    if one.paused_until is not None:
+        until = moment(one.paused_until, status.now)
+        return plain(f"paused until {until}".replace("until until", "until") + f": {one.pause_reason}")
     if one.state == "limited" and one.budget is not None:
         return f"full until {moment(one.budget.next_free_on, status.now)}"
     return {"near": "near its limit", "unknown": "budget unknown"}.get(one.state, one.state)

@@ -52,7 +52,8 @@ class _Numbers(Collector):
         yield from _events(samples, names)
         yield from _messages(status)
         yield from _machinery(status)
-        yield from _budgets([*status.mailboxes.items(), *((f"tenant:{k}", s) for k, s in status.tenants.items())])
+        tenants = ((f"tenant:{key}", sender) for key, sender in status.tenants.items())
+        yield from _budgets([*status.mailboxes.items(), *tenants, ("default", status.default)])
 
 
 def _events(samples: list[Sample], names: dict[str, str]) -> Iterator[Metric]:
@@ -118,12 +119,13 @@ def _budgets(senders: Iterable[tuple[str, SenderStatus]]) -> Iterator[Metric]:
         "rqmail_budget_limit", "A mailbox's budget: calls a minute, recipients a day", labels=labels
     )
     in_flight = GaugeMetricFamily("rqmail_in_flight", "Requests a mailbox has in flight", labels=["mailbox"])
-    paused = GaugeMetricFamily("rqmail_paused", "Whether a mailbox is paused", labels=["mailbox"])
+    paused = GaugeMetricFamily("rqmail_paused", "Whether a sender is paused", labels=["mailbox"])
     waiting = GaugeMetricFamily(
         "rqmail_waiting", "Messages of a sender that are due and not finished", labels=["mailbox"]
     )
     for key, sender in senders:
         waiting.add_metric([key], sender.waiting)
+        paused.add_metric([key], float(sender.paused_until is not None))
         budget = sender.budget
         if budget is None:
             continue
@@ -131,5 +133,4 @@ def _budgets(senders: Iterable[tuple[str, SenderStatus]]) -> Iterator[Metric]:
             used.add_metric([key, window], view.used)
             limit.add_metric([key, window], view.limit)
         in_flight.add_metric([key], budget.in_flight)
-        paused.add_metric([key], float(budget.paused_until is not None))
     yield from (used, limit, in_flight, paused, waiting)

@@ -55,3 +55,25 @@ def test_a_mailbox_gets_a_pacing_of_its_own_and_goes_back_to_the_default(run, ru
     assert run_json("mailbox", "set", "news", "--per-minute", "5")["pacing"] == "even"
     assert run_json("mailbox", "set", "news", "--pacing", "default")["pacing"] is None
     assert run("mailbox", "set", "news", "--pacing", "slowly").exit_code == 2
+
+
+def test_any_sender_is_explained_by_its_name_or_by_a_key_that_is_its_alone(run, run_json, app):
+    run_json("mailbox", "add", "news", "--address", "news@x.nl")
+    run_json("mailbox", "add", "both", "--address", "both@x.nl")
+    for key in ("acme", "both"):
+        run_json("tenant", "add", key, "--provider", "sendgrid", "--sendgrid-from", "post@acme.nl")
+    run_json("send", "--tenant", "acme", "--to", "a@x.nl", "--subject", "s", "--text", "t")
+    app.limiter.pause("tenant:acme", 60_000, "SendGrid refuses the sender")
+    app.limiter.pause("default", 60_000, "no credits")
+
+    assert run_json("explain", "news")["key"] == run_json("explain", "mailbox:news")["key"] == "news"
+    acme = run_json("explain", "acme")
+    assert (acme["state"], acme["pauseReason"]) == ("paused", "SendGrid refuses the sender")
+    told = run("tenant", "explain", "acme").stdout
+    assert told == run("explain", "tenant:acme").stdout
+    assert "1 message waits: the mailbox is paused until" in told
+    assert "no credits" in run("explain", "default").stdout
+    assert "mailbox:both or tenant:both" in run("explain", "both").stderr
+    assert run("explain", "tenant:none").exit_code == 1
+    assert run("explain", "none").stderr == "Error: sender 'none' does not exist\n"
+    assert {problem["text"].split(" ")[0] for problem in run_json("status")["problems"]} == {"tenant:acme", "default"}

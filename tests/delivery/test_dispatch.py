@@ -300,3 +300,14 @@ def test_whatever_waits_no_budget_is_exceeded_and_none_is_left_unused(
         if left and len(claimed) < room - reserve:
             assert min(m.recipient_count for m in left) <= 12
             assert max(m.recipient_count for m in left) > recipients_left, "only a message too large for the day waits"
+
+
+@pytest.mark.parametrize("sender", ["tenant:Acme", "mailbox:Gone"])
+def test_a_sender_whose_key_has_capitals_is_dispatched_and_its_pause_is_kept(office, clock, sender):
+    now = clock()
+    TenantMailSetting.create(key="Acme", provider=Provider.SENDGRID, created_on=now, changed_on=now)
+    submitted(new_message(sender))
+    office.limiter.pause(sender, 60_000, "SendGrid refuses the sender")
+    assert office.tick().claimed == 0
+    clock.advance(seconds=61)
+    assert office.tick().claimed == 1

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from rqmail.administration.mailboxes import Mailboxes
+from rqmail.administration.tenants import Tenants
 from rqmail.errors import NotFoundError
 from rqmail.insight.forecast import Backlog, backlog_done_on
 from rqmail.insight.jsonable import as_json
@@ -14,6 +15,7 @@ from rqmail.models.message import Message, MessageStatus
 from rqmail.queues import MailQueues, WorkerState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
+from rqmail.vault import SecretBox
 
 DEFAULTS = RateLimits()
 
@@ -261,3 +263,27 @@ def test_an_even_pace_is_estimated_place_by_place(clock, backlog, calls, expecte
         pacing="even",
     )
     assert abs((done - clock()).total_seconds() - expected) < 0.001
+
+
+@pytest.fixture
+def tenants(database, limiter, clock):
+    tenants = Tenants(clock, SecretBox("a key for the tests, long enough"), limiter)
+    tenants.add("Acme", "sendgrid", sendgrid_from="post@acme.nl", sendgrid_api_key="SG.x")
+    return tenants
+
+
+@pytest.mark.parametrize(("name", "key"), [("tenant:Acme", "Acme"), ("default", "default")])
+def test_a_pause_of_a_sender_without_a_budget_is_told_with_its_reason(
+    overview, tenants, submit, limiter, clock, name, key
+):
+    submit(name, 2)
+    limiter.back_off(name, 300_000, 3_600_000, "SendGrid refuses the sender")
+    status = overview.status()
+    sender = status.default if name == "default" else status.tenants[key]
+    assert (sender.state, sender.pause_reason, sender.deferred) == ("paused", "SendGrid refuses the sender", 2)
+    assert abs(sender.paused_until - clock() - timedelta(minutes=5)) < timedelta(milliseconds=1)
+    assert sender.budget is None
+    assert sender.explanation.startswith("2 messages wait: the mailbox is paused until ")
+    [problem] = [problem.text for problem in status.problems]
+    assert problem.startswith(f"{name} is paused until ")
+    assert problem.endswith("(SendGrid refuses the sender); 2 messages wait.")

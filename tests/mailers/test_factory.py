@@ -264,3 +264,23 @@ def test_what_is_unfit_inside_a_stored_value_is_named_by_every_send_and_not_repe
         factory.get_mailer(tenant).send(mail)
     assert "ter2" not in str(refused.value)
     assert factory.get_graph_mailbox(tenant) is None or tenant.address != Tenant.address
+
+
+@pytest.mark.parametrize(
+    ("tenant", "named"),
+    [
+        (Tenant(), ("RQMAIL_GRAPH_TENANT_ID", "RQMAIL_GRAPH_CLIENT_ID", "RQMAIL_GRAPH_CLIENT_SECRET")),
+        (
+            Tenant(graph_tenant_id="theirs.example"),
+            ("graphTenantId of tenant acme", "RQMAIL_GRAPH_CLIENT_ID", "RQMAIL_GRAPH_CLIENT_SECRET"),
+        ),
+        (
+            Tenant(**OWN_APP),
+            ("graphTenantId of tenant acme", "graphClientId of tenant acme", "graphClientSecret of tenant acme"),
+        ),
+    ],
+    ids=["our app", "our app in their Entra tenant", "their app"],
+)
+def test_what_is_to_be_corrected_is_named_where_it_was_set(factory, tenant, named):
+    names = factory._app_of(read_tenant(tenant)).names
+    assert (names.tenant_id, names.client_id, names.client_secret) == named

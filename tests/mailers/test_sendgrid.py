@@ -12,6 +12,7 @@ from mailers.servers import Script, refused_url, serving
 from rqmail.clock import to_epoch_ms
 from rqmail.errors import (
     MailAuthError,
+    MailboxUnavailableError,
     MailOutcomeUnknownError,
     MailRejectedError,
     MailThrottledError,
@@ -117,7 +118,55 @@ def test_the_first_error_is_said(send, mail):
         send(mail, Script([(400, {}, {"errors": [{"message": "The subject is required"}]})]))
 
 
-@pytest.mark.parametrize(("in_seconds", "expected"), [(90, 90), (0, None), (-10, None), (4000, None)])
+FROM_MISSING = {
+    "message": "The from object must be provided for every email send. It is an object that requires the email "
+    "parameter, but may also contain a name parameter.",
+    "field": "from.email",
+    "help": "http://sendgrid.com/docs/API_Reference/Web_API_v3/Mail/errors.html#message.from",
+}
+NOT_VERIFIED = {
+    "message": "The from address does not match a verified Sender Identity. Mail cannot be sent until this error is "
+    "resolved. Visit https://sendgrid.com/docs/for-developers/sending-email/sender-identity/ to see the requirements",
+    "field": "from",
+    "help": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "errors", "words"),
+    [
+        (400, [FROM_MISSING], "the sender's own address"),
+        (400, [{"message": "The subject is required"}, FROM_MISSING], "the sender's own address.*from object"),
+        (403, [NOT_VERIFIED], "not a verified Sender Identity at SendGrid; verify it"),
+        (401, [{"message": "Maximum credits exceeded", "field": None, "help": None}], "used up its credits"),
+    ],
+)
+def test_a_no_about_the_sender_is_about_the_sender_and_never_about_the_mail(send, mail, status, errors, words):
+    with pytest.raises(MailboxUnavailableError, match=words) as caught:
+        send(mail, Script([(status, {}, {"errors": errors})]))
+    assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Retry-After": "7200"},
+        {"Retry-After": "Thu, 01 Jan 1000000 00:00:00 GMT"},
+        {"Retry-After": "1e400"},
+        {"X-RateLimit-Reset": "1e400"},
+        {"X-RateLimit-Reset": "nan"},
+    ],
+    ids=str,
+)
+def test_whatever_a_429_names_as_its_end_it_stays_a_throttle(send, mail, headers):
+    with pytest.raises(MailThrottledError) as caught:
+        send(mail, Script([(429, headers, b"")]))
+    assert caught.value.retry_after == (7200 if "7200" in headers.values() else None)
+
+
+@pytest.mark.parametrize(
+    ("in_seconds", "expected"), [(90, 90), (7200, 7200), (86_000, 86_000), (0, None), (-10, None), (90_000, None)]
+)
 def test_a_throttle_lasts_until_the_reset_sendgrid_names(send, mail, clock, in_seconds, expected):
     reset = to_epoch_ms(clock() + timedelta(seconds=in_seconds)) / 1000
     with pytest.raises(MailThrottledError) as caught:

@@ -25,16 +25,16 @@ from rqmail.mailers.http.transport import Answer, Transport
 _ANSWER_LIMIT = 256 * 1024
 _AADSTS = re.compile(r"AADSTS(\d{4,8})")
 
-#: What the codes a person can do something about ask that person to do.
+#: What the codes a person can do something about ask that person to do; in braces the names of what is to be corrected.
 _WORDS = {
-    "AADSTS7000215": "the client secret is wrong; check RQMAIL_GRAPH_CLIENT_SECRET (the secret's value, not its id)",
-    "AADSTS7000222": "the client secret has expired; make a new one for the app",
+    "AADSTS7000215": "the client secret is wrong; check {0.client_secret} (the secret's value, not its id)",
+    "AADSTS7000222": "the client secret has expired; make a new one for the app and put it into {0.client_secret}",
     "AADSTS7000216": "no client secret or certificate was given for the app",
-    "AADSTS700016": "the app does not exist in this tenant; check RQMAIL_GRAPH_CLIENT_ID and RQMAIL_GRAPH_TENANT_ID",
+    "AADSTS700016": "the app does not exist in this tenant; check {0.client_id} and {0.tenant_id}",
     "AADSTS700027": "the certificate is not one of the app's; upload it to the app registration",
     "AADSTS7000112": "the app is disabled in the tenant",
-    "AADSTS90002": "the tenant does not exist; check RQMAIL_GRAPH_TENANT_ID",
-    "AADSTS900023": "the tenant's id is not valid; check RQMAIL_GRAPH_TENANT_ID",
+    "AADSTS90002": "the tenant does not exist; check {0.tenant_id}",
+    "AADSTS900023": "the tenant's id is not valid; check {0.tenant_id}",
     "AADSTS65001": "an administrator has not consented to the app's permissions",
     "AADSTS500011": "the tenant does not know the resource; check RQMAIL_GRAPH_BASE_URL",
     "AADSTS53003": "a Conditional Access policy blocks the app",
@@ -107,12 +107,12 @@ class Entra:
                 request_id=request_id,
             )
         words = _WORDS.get(code or "") or (
-            "its answer is not a token's; check RQMAIL_GRAPH_AUTHORITY, RQMAIL_GRAPH_TENANT_ID and the proxy"
+            "its answer is not a token's; check RQMAIL_GRAPH_AUTHORITY, {0.tenant_id} and the proxy"
             if code is None
             else "check the app's registration, secret and consent"
         )
         return MailAuthError(
-            f"Microsoft Entra gives no token: {words} ({code or 'no code'}, status {status})",
+            f"Microsoft Entra gives no token: {words.format(self._app.names)} ({code or 'no code'}, status {status})",
             status=status,
             code=code,
             request_id=request_id,

@@ -7,6 +7,15 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
+class SettingNames:
+    """What a person corrects when Entra refuses an app: the settings, or the fields of a tenant."""
+
+    tenant_id: str = "RQMAIL_GRAPH_TENANT_ID"
+    client_id: str = "RQMAIL_GRAPH_CLIENT_ID"
+    client_secret: str = "RQMAIL_GRAPH_CLIENT_SECRET"  # noqa: S105 - a name, not a secret
+
+
+@dataclass(frozen=True, slots=True)
 class EntraApp:
     """The app we are to Entra: where it lives, who it is and how it proves that."""
 
@@ -15,6 +24,7 @@ class EntraApp:
     client_id: str
     client_secret: str | None = field(default=None, repr=False)
     certificate: Path | None = None
+    names: SettingNames = SettingNames()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from rqmail.clock import Clock, utc_now
 from rqmail.errors import MailboxNotReadableError, MailTransientError
@@ -22,6 +22,9 @@ Folder = Literal["sentitems", "drafts", "outbox"]
 _FOLDERS: tuple[Folder, ...] = ("sentitems", "drafts", "outbox")
 
 _ANSWER_LIMIT = 1024 * 1024
+
+#: Pages of one folder that are looked through: a page may be empty and still name a next one.
+_MOST_PAGES = 20
 _FOLDER_MISSING = frozenset({"erroritemnotfound", "errorfoldernotfound"})
 
 
@@ -62,12 +65,26 @@ class GraphMailbox:
             f"{self._folders_url}/{folder}/messages?$filter={quote(wanted, safe='')}"
             "&$select=id,internetMessageId,createdDateTime,sentDateTime&$top=10"
         )
-        answer = self._http.request("GET", url, {"Accept": "application/json"}, limit=_ANSWER_LIMIT)
-        if answer.status != 200:
-            self._raise_unless_folder_is_missing(answer)
-            return None
-        sightings = [self._sighting(folder, row) for row in _rows(answer)]
-        return max((s for s in sightings if s.at >= since), key=lambda s: s.at, default=None)
+        found: list[Sighting] = []
+        for _ in range(_MOST_PAGES):
+            answer = self._http.request("GET", url, {"Accept": "application/json"}, limit=_ANSWER_LIMIT)
+            if answer.status != 200:
+                self._raise_unless_folder_is_missing(answer)
+                break
+            page = _page(answer)
+            found += (self._sighting(folder, row) for row in page.rows)
+            if page.next_url is None:
+                break
+            url = self._followed(page.next_url)
+        else:
+            raise _unreadable()
+        return max((s for s in found if s.at >= since), key=lambda s: s.at, default=None)
+
+    def _followed(self, next_url: str) -> str:
+        """Answer the address of the next page; one on another host than Graph's would be given our token."""
+        if urlsplit(next_url)[:2] != urlsplit(self._folders_url)[:2]:
+            raise _unreadable()
+        return next_url
 
     def _raise_unless_folder_is_missing(self, answer: Answer) -> None:
         if answer.status == 404 and (read_problem(answer.body).code or "").lower() in _FOLDER_MISSING:
@@ -95,14 +112,25 @@ class GraphMailbox:
         return sighting
 
 
-def _rows(answer: Answer) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """One page of a list of messages, and where the next one is."""
+
+    rows: list[dict[str, Any]]
+    next_url: str | None
+
+
+def _page(answer: Answer) -> _Page:
     try:
-        rows = json.loads(answer.body)["value"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        document = json.loads(answer.body)
+        rows, next_url = document["value"], document.get("@odata.nextLink")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise _unreadable() from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise _unreadable()
-    return rows
+    if next_url is not None and not isinstance(next_url, str):
+        raise _unreadable()
+    return _Page(rows, next_url)
 
 
 def _unreadable() -> MailTransientError:

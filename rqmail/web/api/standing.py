@@ -49,3 +49,5 @@ class SenderNow(ApiModel):
     done_on: datetime | None
     explanation: str
     budget: BudgetNow | None
+    paused_until: datetime | None
+    pause_reason: str | None

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from mailers.servers import Script, behaving, bundle_of, refused_url, serving
 from rqmail.errors import MailAuthError, MailError, MailThrottledError, MailTransientError
 from rqmail.mailers.graph.entra import Entra
-from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken
+from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken, SettingNames
 from rqmail.mailers.graph.token import GraphTokenSource
 from rqmail.mailers.http.transport import Transport
 
@@ -310,3 +310,10 @@ def test_a_source_gets_its_token_through_msal_and_renews_it(authority, entra_at,
         assert source.renewed("eyJ.granted", None) == "eyJ.second"
 
     assert len(script.asked) == 2
+
+
+def test_a_tenants_wrong_secret_is_said_to_be_the_tenants(grant):
+    names = SettingNames(client_secret="graphClientSecret of tenant acme")
+    with pytest.raises(MailAuthError, match="graphClientSecret of tenant acme") as caught:
+        grant(EntraScript((401, {}, refusal(7000215))), client_secret=SECRET, names=names)
+    assert "RQMAIL_" not in str(caught.value)

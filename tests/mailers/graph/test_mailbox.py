@@ -142,3 +142,40 @@ def test_any_other_refusal_is_the_error_it_is_when_sending(find, status, expecte
 def test_an_answer_that_cannot_be_read_is_no_proof_of_absence(find, body):
     with pytest.raises(MailTransientError, match="ask again later"):
         find(Script([(200, {}, body)]))
+
+
+def paged(*pages):
+    """Answer the pages of Sent Items one after another, each naming the next, and nothing in the other folders."""
+
+    def answer(asked):
+        if "/mailFolders/sentitems/messages" not in asked.path:
+            return EMPTY
+        number = int(parse_qs(urlsplit(asked.path).query).get("$skip", ["0"])[0])
+        body = {"value": list(pages[min(number, len(pages) - 1)])}
+        if number + 1 < len(pages):
+            body["@odata.nextLink"] = (
+                f"http://{asked.headers['Host']}/v1.0/users/x/mailFolders/sentitems/messages?$skip={number + 1}"
+            )
+        return 200, {}, body
+
+    return answer
+
+
+def test_a_mail_on_a_later_page_is_found_also_after_an_empty_one(find):
+    script = Script([paged([], [row(SENT - timedelta(days=1), "old")], [], [row(identifier="mine")])])
+
+    assert find(script).provider_message_id == "mine"
+    assert len(script.asked) == 4
+
+
+def test_a_list_that_never_ends_proves_nothing(find):
+    with pytest.raises(MailTransientError, match="could not be read"):
+        find(Script([paged(*[[]] * 100)]))
+
+
+@pytest.mark.parametrize("link", ["https://elsewhere.example/v1.0/next", "ftp://x", 7, ["x"]])
+def test_a_next_page_elsewhere_is_not_given_our_token(find, link):
+    script = Script([(200, {}, {"value": [], "@odata.nextLink": link})])
+    with pytest.raises(MailTransientError, match="could not be read"):
+        find(script)
+    assert len(script.asked) == 1

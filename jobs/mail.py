@@ -1,33 +1,39 @@
-"""The functions RQ calls by name; each hands over to the application and answers what it did, as JSON."""
+"""The functions RQ calls by name; each hands over to the application and answers what it did, as JSON.
+
+A worker that forks for each job imports this module before the first: what a job needs is then there in every child.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 from rq import get_current_job
 
-from rqmail.bootstrap import application
+from rqmail.bootstrap import Application, application, preload
+
+preload()
 
 
 def dispatch_due_messages() -> dict[str, Any]:
     """Claim what is due within the budgets and hand it to the workers; a tick missed many times runs once."""
-    app = application()
-    _drop_missed()
-    return asdict(app.dispatcher.tick())
+    with _at_work(tick=True) as app:
+        return asdict(app.dispatcher.tick())
 
 
 def send_messages(ids: list[str]) -> dict[str, Any]:
     """Send these messages; ids that are no longer queued are passed over."""
-    return asdict(application().send(ids))
+    with _at_work() as app:
+        return asdict(app.send(ids))
 
 
 def recover_messages() -> dict[str, Any]:
     """Find what was lost on the way."""
-    app = application()
-    _drop_missed()
-    return asdict(app.recovery.run())
+    with _at_work(tick=True) as app:
+        return asdict(app.recovery.run())
 
 
 def purge_messages() -> int:
@@ -35,15 +41,23 @@ def purge_messages() -> int:
 
     Answers how many messages were deleted.
     """
+    with _at_work(tick=True) as app:
+        settings = app.settings
+        if settings.audit_retention_days:
+            app.audit.purge(timedelta(days=settings.audit_retention_days))
+        return app.retention.purge(timedelta(days=settings.retention_days)) if settings.retention_days else 0
+
+
+@contextmanager
+def _at_work(*, tick: bool = False) -> Iterator[Application]:
+    """Run a job: say that its worker works, and at its end see that the ticks are there, whatever emptied Redis."""
     app = application()
-    _drop_missed()
-    settings = app.settings
-    if settings.audit_retention_days:
-        app.audit.purge(timedelta(days=settings.audit_retention_days))
-    return app.retention.purge(timedelta(days=settings.retention_days)) if settings.retention_days else 0
-
-
-def _drop_missed() -> None:
     job = get_current_job()
     if job is not None:
-        application().queues.drop_missed(job.id)
+        app.queues.note_at_work(job.worker_name or "", job.origin)
+        if tick:
+            app.queues.drop_missed(job.id)
+    try:
+        yield app
+    finally:
+        app.timetable.keep()

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from rqmail import logs
 from rqmail.clock import Clock, from_epoch_ms, utc_now
+from rqmail.errors import SettingsError
 from rqmail.models.base import connect
 from rqmail.settings import Settings, load_settings
 from rqmail.text.scrubbing import keep_secret
@@ -36,9 +38,10 @@ if TYPE_CHECKING:
     from rqmail.intake.draft import Intake
     from rqmail.intake.idempotency import Submission
     from rqmail.metrics import Metrics
-    from rqmail.queues import MailQueues
+    from rqmail.queues import MailJob, MailQueues
     from rqmail.ratelimit.limiter import MailRateLimiter
     from rqmail.ratelimit.limits import RateLimits
+    from rqmail.ticks import Timetable
     from rqmail.vault import SecretBox
 
 #: A job begins sends for this long; with the wait for the last ones it is over within about as much again.
@@ -144,6 +147,13 @@ class Application:
         )
 
     @_Part
+    def timetable(self) -> Timetable:
+        """What runs periodically, kept on the schedule."""
+        from rqmail.ticks import Timetable
+
+        return Timetable(self.redis, self.clock, self.settings.poll_seconds)
+
+    @_Part
     def box(self) -> SecretBox:
         """What encrypts secrets at rest."""
         from rqmail.vault import SecretBox
@@ -234,7 +244,7 @@ class Application:
         """Where mail comes in."""
         from rqmail.intake.draft import Intake
 
-        return Intake(self.clock, self.queues.nudge)
+        return Intake(self.clock, self.queues.nudge, self.timetable.keep)
 
     @_Part
     def submission(self) -> Submission:
@@ -276,7 +286,7 @@ class Application:
         """Whether mail that is handed in now will go out."""
         from rqmail.insight.readiness import Readiness
 
-        return Readiness(self.limiter, self.queues, self.clock, poll_seconds=self.settings.poll_seconds)
+        return Readiness(self.limiter, self.queues, self.clock)
 
     @_Part
     def access(self) -> Access:
@@ -322,6 +332,30 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
     return Application(settings, clock, _limiter_for_tests)
 
 
+def preload() -> None:
+    """Import everything a job needs and read the settings, for a stock worker, which forks a child for each job.
+
+    Nothing is wired and nothing connected: a child makes its own. Settings that are wrong are left for it to tell.
+    A stock ``rqscheduler`` keeps the ticks registered from then on.
+    """
+    global _read_by_parent  # noqa: PLW0603 - what a child finds after the fork
+    from rqmail import ticks, token_store, vault
+    from rqmail.delivery import dispatch, lanes, outcomes, recovery, retention
+    from rqmail.insight import readiness
+    from rqmail.mailers import factory
+    from rqmail.queues import MailJob
+
+    _ = (ticks, token_store, vault, dispatch, lanes, outcomes, recovery, retention, readiness, factory)
+    MailJob.tick_moved = _keep_ticks
+    with suppress(SettingsError):
+        _read_by_parent = (os.getpid(), load_settings())
+
+
+def _keep_ticks(_moved: MailJob) -> None:
+    application().timetable.keep_in_background()
+
+
+_read_by_parent: tuple[int, Settings] | None = None
 _process: tuple[int, Application] | None = None
 _limiter_for_tests: MailRateLimiter | None = None
 
@@ -330,7 +364,8 @@ def application() -> Application:
     """Answer this process's application, built from the environment at first use (and anew after a fork)."""
     global _process  # noqa: PLW0603 - one application a process
     if _process is None or _process[0] != os.getpid():
-        _process = (os.getpid(), build())
+        read = _read_by_parent
+        _process = (os.getpid(), build(read[1] if read and read[0] == os.getppid() else None))
     return _process[1]
 
 

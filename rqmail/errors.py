@@ -39,6 +39,18 @@ class ConflictError(RqmailError):
     """What was asked does not fit the present state (a mailbox that exists already, a sent message cancelled)."""
 
 
+# --- not to be run at all --------------------------------------------------------------------------------------------
+
+
+class JobRefusedError(RqmailError):
+    """A job in Redis is none of ours: it is not run, and somebody should look who may write there."""
+
+    def __init__(self, job_id: str, why: str) -> None:
+        super().__init__(f"job {job_id!r} is refused: {why}")
+        self.job_id = job_id
+        self.why = why
+
+
 # --- a send that did not end in acceptance: what to do with message, budget and mailbox -----------------------------
 
 

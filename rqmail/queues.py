@@ -1,21 +1,30 @@
-"""The RQ queues: names, the JSON job class, and the few questions we ask about jobs."""
+"""The RQ queues: names, the job class that runs nothing but ours, and the few questions we ask about jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from importlib import import_module
+from inspect import isfunction
+from typing import Any, ClassVar
 from uuid import uuid4
 
+import structlog
 from redis import Redis
 from redis.exceptions import ResponseError
 from rq import Queue, Worker
+from rq.exceptions import NoSuchJobError
 from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
-from rq.utils import str_to_date
+from rq.utils import as_text, str_to_date
 
 from rqmail.clock import Clock
+from rqmail.errors import JobRefusedError
+
+log = structlog.get_logger()
 
 #: First in every worker's list; then mail a person waits for; then the rest.
 TICKS = "ticks"
@@ -29,9 +38,30 @@ SEND_JOB = "jobs.mail.send_messages"
 RECOVER_JOB = "jobs.mail.recover_messages"
 PURGE_JOB = "jobs.mail.purge_messages"
 
+#: The only module whose functions a job may name.
+JOBS_MODULE = "jobs.mail"
+_JOB = re.compile(r"jobs\.mail\.([a-z][a-z0-9_]*)")
+
 #: A job begins nothing later than this after its own start: what it still holds as QUEUED has lost its worker. Taking a
 #: live job for dead does no harm, for a message put back and claimed again is begun by one of the two jobs only.
 _BEGINS_WITHIN = timedelta(seconds=30)
+
+#: rq-scheduler's sorted set: the id of every scheduled job, by the second at which it is due.
+SCHEDULE = "rq:scheduler:scheduled_jobs"
+
+#: How the ids of ticks begin, and the tick that dispatches; whoever keeps the ticks coming moves it on at each poll.
+TICK_PREFIX = "rqmail-tick-"
+DISPATCH_TICK = f"{TICK_PREFIX}dispatch"
+
+#: Ticks are late after this long, or after this many polls where those take longer.
+_LATE = timedelta(seconds=10)
+_LATE_POLLS = 3
+
+#: A worker that ran a job of ours within this time is alive, whether or not RQ's own list knows it.
+_AT_WORK = timedelta(seconds=60)
+
+#: A hash: ``worker|queue`` → the second in which that worker last began a job from that queue.
+_WORKING = "rqmail:working"
 
 _LAST_TICK = "rqmail:last-tick"
 _NUDGE = "rqmail:nudge"
@@ -41,11 +71,85 @@ _DISPATCHING = "rqmail:dispatching"
 UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
+class UnreadableJobError(NoSuchJobError):
+    """What is stored under this id is no job that can be read."""
+
+
 class MailJob(Job):
-    """An RQ job whose arguments are JSON wherever it is made or read: nothing in Redis can run code of its own."""
+    """An RQ job that is JSON wherever it is made or read, and runs a function of ``jobs.mail`` or nothing.
+
+    Whoever writes to Redis can queue a job. One that names any other function, an object's method, keyword arguments,
+    callbacks or webhooks is not ours: it is refused when it is to run, which RQ keeps as a failure, and logged.
+    """
+
+    #: Called when this process has moved a tick on; set by what a job needs, once that is imported.
+    tick_moved: ClassVar[Callable[[MailJob], None] | None] = None
 
     def __init__(self, id: str | None = None, connection: Redis | None = None, serializer: Any = None) -> None:
-        super().__init__(id, connection, serializer=serializer or JSONSerializer)
+        self._brought: list[str] = []
+        # Whatever serializer a worker was started with: RQ's default would unpickle, and that runs code.
+        super().__init__(id, connection, serializer=JSONSerializer)
+
+    def restore(self, raw_data: Any) -> None:
+        """Take over what is stored of a job, but for the ways in which RQ and rq-scheduler call something else.
+
+        What cannot be read is no job, which RQ's worker and rq-scheduler pass over: any other error would end them.
+        """
+        try:
+            super().restore(raw_data)
+            name = self.func_name
+            brought = {
+                "on_success": self._success_callback_name,
+                "on_failure": self._failure_callback_name,
+                "on_stopped": self._stopped_callback_name,
+                "webhooks": self.webhooks,
+                "queue_class_name": self.meta.pop("queue_class_name", None),
+            }
+        except NoSuchJobError:
+            raise
+        except Exception as error:
+            log.error("mail.job.unreadable", jobId=self.id, err=type(error).__name__)  # noqa: TRY400 - none of ours
+            raise UnreadableJobError(f"job {self.id} cannot be read") from error
+        self._brought = [what for what, given in brought.items() if given]
+        self._success_callback_name = self._failure_callback_name = self._stopped_callback_name = None
+        self.webhooks = []
+        if isinstance(name, str) and _JOB.fullmatch(name):
+            # A stock worker reads the job first and then forks for it: what a job needs is imported here, once.
+            with suppress(Exception):  # told by the job that runs it
+                import_module(JOBS_MODULE)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Store the job; a stock ``rqscheduler``, which stores each tick it moves, keeps the ticks registered then.
+
+        After a flush it would never see one again: it runs nothing of ours but this class.
+        """
+        super().save(*args, **kwargs)
+        if self.tick_moved is not None and self.id.startswith(TICK_PREFIX):
+            self.tick_moved()
+
+    def check(self) -> None:
+        """Raise ``JobRefusedError`` unless this is a job of ours."""
+        name = self.func_name
+        if not isinstance(name, str) or not _JOB.fullmatch(name):
+            raise JobRefusedError(self.id, f"it names {str(name)[:200]!r}; only functions of {JOBS_MODULE} are run")
+        if self.instance is not None or self.kwargs or not isinstance(self.args, (list, tuple)):
+            raise JobRefusedError(self.id, "it calls with an object or keyword arguments; ours never do")
+        if self._brought:
+            raise JobRefusedError(self.id, f"it brings {', '.join(self._brought)}; ours never do")
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        """Answer the function to run; raises ``JobRefusedError``, and logs it, where that is none of ours."""
+        try:
+            self.check()
+            name = str(self.func_name).rpartition(".")[2]
+            found = vars(import_module(JOBS_MODULE)).get(name)
+            if not isfunction(found) or found.__module__ != JOBS_MODULE:
+                raise JobRefusedError(self.id, f"{JOBS_MODULE} has no job {name!r}")
+        except JobRefusedError as refused:
+            log.error("mail.job.refused", jobId=self.id, why=refused.why)  # noqa: TRY400 - nothing of ours broke
+            raise
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +243,54 @@ class MailQueues:
         raw = self._redis.get(_LAST_TICK)
         return None if raw is None else datetime.fromtimestamp(float(raw), UTC)
 
+    def dispatch_due_on(self) -> datetime | None:
+        """Say when the next dispatch is due, past where nobody queues what is due; ``None``: it is not scheduled."""
+        due = self._redis.zscore(SCHEDULE, DISPATCH_TICK)
+        # rq-scheduler counts whole seconds: it is due by the end of that one.
+        return None if due is None else datetime.fromtimestamp(float(due) + 1, UTC)
+
+    @property
+    def late_after(self) -> timedelta:
+        """How old a dispatch may be before the ticks are called late."""
+        return max(_LATE, _LATE_POLLS * timedelta(seconds=self._poll_seconds))
+
     def depth(self) -> dict[str, int]:
         """Count the jobs waiting in each queue."""
         return {name: queue.count for name, queue in self._queues.items()}
 
+    def note_at_work(self, worker: str, queue: str) -> None:
+        """Remember that ``worker`` begins a job from ``queue`` now, where an emptied Redis forgot that it is there."""
+        if self._redis.sismember(Worker.redis_workers_keys, f"{Worker.redis_worker_namespace_prefix}{worker}"):
+            return
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.hset(_WORKING, f"{worker}|{queue}", str(int(self._clock().timestamp())))
+        pipe.expire(_WORKING, _AT_WORK)
+        pipe.execute()
+
     def workers(self) -> list[WorkerState]:
-        """List the RQ workers that listen on our queues."""
-        ours = set(WORKER_QUEUES)
-        return [
+        """List the workers that listen on our queues: those RQ knows, and those that were at work within a minute."""
+        known = [
             WorkerState(w.name, w.get_state(), tuple(w.queue_names()), w.last_heartbeat)
             for w in Worker.all(connection=self._redis, job_class=MailJob, serializer=JSONSerializer)
-            if ours & set(w.queue_names())
+            if w.queue_names()
+        ]
+        names = {worker.name for worker in known}
+        ours = set(WORKER_QUEUES)
+        return [w for w in known if ours & set(w.queues)] + [w for w in self._at_work() if w.name not in names]
+
+    def _at_work(self) -> list[WorkerState]:
+        """List who was at work lately, by the queues it was seen on; what is older is forgotten."""
+        seen: dict[str, dict[str, datetime]] = {}
+        for field, raw in self._redis.hgetall(_WORKING).items():
+            worker, _, queue = as_text(field).rpartition("|")
+            at = datetime.fromtimestamp(int(raw), UTC) if raw.isdigit() else None
+            if at is None or self._clock() - at > _AT_WORK:
+                self._redis.hdel(_WORKING, field)
+            else:
+                seen.setdefault(worker, {})[queue] = at
+        return [
+            WorkerState(
+                worker, "working", tuple(name for name in WORKER_QUEUES if name in queues), max(queues.values())
+            )
+            for worker, queues in seen.items()
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from datetime import timedelta
 
 import pytest
 from redis import Redis
@@ -152,3 +153,31 @@ def test_a_tick_that_failed_is_not_remembered_as_one_that_came_to_its_end(queues
     queues.end_dispatch(queues.begin_dispatch(30), worked=False)
     assert queues.last_tick() == START
     assert queues.begin_dispatch(30) is not None, "the lock is free again"
+
+
+# --- who is at work ------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_a_flush_forgot_counts_as_alive_for_a_minute_after_it_began_a_job(queues, clock):
+    queues.note_at_work("w1", TICKS)
+    clock.advance(seconds=40)
+    queues.note_at_work("w1", MAIL)
+    [worker] = queues.workers()
+    assert (worker.name, worker.queues, worker.last_heartbeat) == (
+        "w1",
+        (TICKS, MAIL),
+        START + timedelta(seconds=39.876544),
+    )
+    clock.advance(seconds=61)
+    assert queues.workers() == []
+
+
+def test_a_worker_that_rq_knows_is_told_once_and_gone_when_it_has_ended(queues, redis_client):
+    worker = SimpleWorker([MAIL], name="w1", connection=redis_client, job_class=MailJob, serializer=JSONSerializer)
+    worker.register_birth()
+    queues.note_at_work("w1", MAIL)
+    assert [known.name for known in queues.workers()] == ["w1"]
+    worker.register_death()
+    redis_client.delete(worker.key)
+    redis_client.srem("rq:workers", worker.key)
+    assert queues.workers() == []

@@ -12,7 +12,6 @@ from rqmail.cli.errors import FAILED
 from rqmail.cli.parameters import Duration
 from rqmail.cli.printing import json_option, print_json
 from rqmail.models.migrate import migrate
-from rqmail.processes.scheduler import register_ticks
 from rqmail.terminal.tables import console, plain, table
 
 
@@ -24,7 +23,7 @@ def init(*, json_: bool) -> None:
     applied = migrate()
     if not json_:
         click.echo(f"Tables: {', '.join(applied) or 'up to date'}.")
-    registered = register_ticks(app)
+    registered = app.timetable.register()
     if json_:
         print_json({"migrations": applied, "ticks": registered})
     else:

@@ -9,7 +9,7 @@ from rqmail.insight.standing import Budget, Machinery, Problem, SenderStatus, Se
 from rqmail.models.counts import SenderCounts
 from rqmail.queues import MAIL, MAIL_HIGH
 
-#: Mail that has been due for this long while nothing dispatches or works is a problem, not a moment's delay.
+#: Mail that has been due for less is not told yet that nothing dispatches or works: that may be a moment's delay.
 PATIENCE = timedelta(seconds=60)
 
 #: A pause longer than half of this was made to last until somebody ends it.
@@ -40,9 +40,9 @@ def explanation(
         until = _until(paused_until, now)
         text = f"{many}: the mailbox is paused {until} ({reason or 'no reason given'})."
         return Sentence("paused", text, waiting=waiting, until=_end(paused_until, now), reason=reason or "")
-    stopped = _stopped(machinery, counted.oldest, now)
-    if stopped:
-        return Sentence("stopped", f"{many}: {stopped[0]}", waiting=waiting, because=stopped[0])
+    still = stopped(machinery, now) if counted.oldest is not None and now - counted.oldest >= PATIENCE else []
+    if still:
+        return Sentence("stopped", f"{many}: {still[0]}", waiting=waiting, because=still[0])
     if budget is not None and budget.recipients_per_day.remaining == 0 and budget.waits_for != "minute":
         day = budget.recipients_per_day
         text = (
@@ -76,27 +76,29 @@ def explanation(
     return Sentence("going", text, waiting=waiting, in_hand=in_hand, due=counted.due, done_on=done_on)
 
 
-def _stopped(machinery: Machinery, oldest: datetime | None, now: datetime) -> list[Sentence]:
-    """Say which part of the machinery stands still while mail is overdue."""
-    if machinery.redis != "ok" or oldest is None or now - oldest < PATIENCE:
+def stopped(machinery: Machinery, now: datetime) -> list[Sentence]:
+    """Say which part of the machinery stands still: what readiness, the overview and ``doctor`` all go by."""
+    if machinery.redis != "ok":
         return []
-    reasons = []
-    if machinery.last_tick_on is None:
-        reasons.append(Sentence("no-tick", "no dispatch has run today; is `rqmail scheduler` running?"))
-    elif now - machinery.last_tick_on > PATIENCE:
-        age = now - machinery.last_tick_on
-        text = f"the last dispatch was {_ago(age)} ago; is `rqmail scheduler` running?"
-        reasons.append(Sentence("old-tick", text, age=age))
+    found = []
+    last, due = machinery.last_tick_on, machinery.dispatch_due_on
+    if last is None:
+        found.append(Sentence("no-tick", "no dispatch has run today; is `rqmail scheduler` running?"))
+    elif now - last > machinery.late_after:
+        text = f"the last dispatch was {_ago(now - last)} ago; is `rqmail scheduler` running?"
+        found.append(Sentence("old-tick", text, age=now - last))
+    elif due is None or now - due > machinery.late_after:
+        text = "nothing keeps the ticks coming: mail waits until somebody asks for it; start `rqmail scheduler`."
+        found.append(Sentence("no-scheduler", text))
     if not any({MAIL, MAIL_HIGH} & set(worker.queues) for worker in machinery.workers):
-        reasons.append(Sentence("no-worker", "no worker listens for mail; start `rqmail worker`."))
-    return reasons
+        found.append(Sentence("no-worker", "no worker listens for mail; start `rqmail worker`."))
+    return found
 
 
 def problems(
     machinery: Machinery,
     statuses: dict[str, SenderStatus],
     total: Counter[str],
-    oldest: datetime | None,
     now: datetime,
 ) -> list[Problem]:
     """List what a person should know, what keeps mail from going out first."""
@@ -107,9 +109,9 @@ def problems(
     elif machinery.redis == "unreachable":
         text = f"Redis cannot be reached: {machinery.redis_text}"
         found.append(Problem("error", Sentence("redis-away", text, detail=machinery.redis_text)))
-    for stopped in _stopped(machinery, oldest, now):
-        text = stopped[0].upper() + stopped[1:]
-        found.append(Problem("error", Sentence(stopped.code, text, **stopped.values)))
+    for still in stopped(machinery, now):
+        text = still[0].upper() + still[1:]
+        found.append(Problem("error", Sentence(still.code, text, **still.values)))
     for name, status in statuses.items():
         if status.paused_until is not None:
             until = _until(status.paused_until, now)

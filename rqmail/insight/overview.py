@@ -11,6 +11,7 @@ from rqmail.clock import Clock, from_epoch_ms, monotonic
 from rqmail.errors import InvalidInputError, NotFoundError
 from rqmail.insight.explaining import explanation, problems
 from rqmail.insight.forecast import Backlog, backlog_done_on
+from rqmail.insight.readiness import machinery_of
 from rqmail.insight.standing import Budget, Machinery, SenderStatus, Sentence, State, Status, WindowView
 from rqmail.models import counts
 from rqmail.models.base import borrowed
@@ -96,7 +97,7 @@ class Overview:
         now = self._clock()
         known = self._known()
         counted = self._counted(now)
-        machinery = self._machinery()
+        machinery = machinery_of(self._limiter, self._queues)
         statuses = self._statuses(known, counted, machinery, now)
         total: Counter[str] = Counter()
         for sender in counted.values():
@@ -113,7 +114,7 @@ class Overview:
             last_tick_on=machinery.last_tick_on,
             oldest_waiting_on=min(oldest, default=None),
             redis=machinery.redis,
-            problems=tuple(problems(machinery, statuses, total, min(oldest, default=None), now)),
+            problems=tuple(problems(machinery, statuses, total, now)),
         )
 
     def mailbox(self, key: str) -> SenderStatus:
@@ -152,7 +153,7 @@ class Overview:
         # Senders on the same mailbox share its budget, so the estimate needs their backlogs too.
         mine = known[name].budget_key
         shared = {n: k for n, k in known.items() if n == name or (mine and k.budget_key == mine)}
-        return self._statuses(shared, self._counted(now), self._machinery(), now)[name]
+        return self._statuses(shared, self._counted(now), machinery_of(self._limiter, self._queues), now)[name]
 
     def _known(self) -> dict[str, _Known]:
         with borrowed():
@@ -202,13 +203,6 @@ class Overview:
         for name, by_status in self._ended.by_sender().items():
             counted.setdefault(name, SenderCounts()).by_status.update(by_status)
         return counted
-
-    def _machinery(self) -> Machinery:
-        health = self._limiter.health()
-        if health.state != "ok":
-            return Machinery(health.state, health.text, {}, (), None)
-        workers = tuple(self._queues.workers())
-        return Machinery("ok", "", self._queues.depth(), workers, self._queues.last_tick())
 
     def _statuses(
         self, known: dict[str, _Known], counted: dict[str, SenderCounts], machinery: Machinery, now: datetime

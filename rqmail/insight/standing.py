@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from rqmail.queues import WorkerState
@@ -99,6 +99,10 @@ class Machinery:
     queues: dict[str, int]
     workers: tuple[WorkerState, ...]
     last_tick_on: datetime | None
+    #: When the next dispatch is due; long past where no scheduler is at work, ``None`` where none is scheduled.
+    dispatch_due_on: datetime | None
+    #: How old either may be.
+    late_after: timedelta
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,17 +61,26 @@ class Checked:
 class Intake:
     """Takes messages in: checks them, stores them, and asks for a dispatch at once when one of them is urgent.
 
-    ``nudge`` asks for a tick without waiting for the next poll; the message is safe before it is called.
+    ``nudge`` asks for a tick without waiting for the next poll, ``keep_ticks`` sees that there is a next poll; the
+    message is safe before they are called.
     """
 
-    def __init__(self, clock: Clock, nudge: Callable[[], object], who: str | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        nudge: Callable[[], object],
+        keep_ticks: Callable[[], object] = lambda: None,
+        *,
+        who: str | None = None,
+    ) -> None:
         self._clock = clock
         self._nudge = nudge
+        self._keep_ticks = keep_ticks
         self._who = who
 
     def by(self, who: str) -> Intake:
         """Answer the same intake in somebody's name: a message's history begins with who handed it in."""
-        return Intake(self._clock, self._nudge, who)
+        return Intake(self._clock, self._nudge, self._keep_ticks, who=who)
 
     def submit(self, draft: Draft) -> str:
         """Take one message in and answer its id; raises ``InvalidInputError`` naming the field that is wrong."""
@@ -105,12 +114,13 @@ class Intake:
                 Message.submit(batch, now, self._who)
                 urgent = urgent or any(_is_urgent(message, now) for message in batch)
                 on_stored(len(batch))
+        self._ask_for_a_tick(self._keep_ticks)
         if urgent:
-            self._ask_for_a_tick()
+            self._ask_for_a_tick(self._nudge)
 
-    def _ask_for_a_tick(self) -> None:
+    def _ask_for_a_tick(self, ask: Callable[[], object]) -> None:
         try:
-            self._nudge()
+            ask()
         except Exception as error:  # noqa: BLE001 - the message is stored: whatever fails here, the next poll finds it
             log.warning("intake.nudgeFailed", err=type(error).__name__)
 

@@ -14,7 +14,6 @@ from rqmail.local.campaign import CampaignWatch
 from rqmail.local.folder import RunFolder
 from rqmail.local.system import LocalSystem, RunFailedError
 from rqmail.models.migrate import migrate
-from rqmail.processes.scheduler import register_ticks
 from rqmail.sandbox.directory import SANDBOX_CLIENT_ID
 from rqmail.settings import PREFIX, Settings, load_settings
 from rqmail.terminal.tables import console
@@ -56,7 +55,7 @@ class LocalRun:
         variables = self._system.start_servers(settings, real=real)
         app = build(load_settings(**{name.removeprefix(PREFIX).lower(): value for name, value in variables.items()}))
         migrate()
-        register_ticks(app)
+        app.timetable.register()
         campaign: dict[str, list[str]] = {}
         if not real or self._load_sample:
             self._sample_mailboxes(app, real=real)

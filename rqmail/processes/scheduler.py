@@ -7,8 +7,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any
@@ -18,12 +16,13 @@ import structlog
 from redis import Redis
 from redis.exceptions import RedisError
 from rq.exceptions import NoSuchJobError
-from rq.job import Job
 from rq_scheduler import Scheduler
 
 from rqmail.bootstrap import Application, application
+from rqmail.errors import JobRefusedError
 from rqmail.processes import worker
-from rqmail.queues import DISPATCH_JOB, MAIL, MAIL_HIGH, PURGE_JOB, RECOVER_JOB, TICKS, UNLOCK, MailJob
+from rqmail.queues import MAIL_HIGH, TICKS, UNLOCK, MailJob
+from rqmail.ticks import Timetable
 
 log = structlog.get_logger()
 
@@ -33,60 +32,27 @@ _LOOP_SECONDS = 1.0
 #: The lock is held for one look; a dead holder is waited for no longer than this.
 _LOCK_SECONDS = 5
 
-#: A tick that has not ended by then is taken for hung.
-_TICK_TIMEOUT_SECONDS = 120
 
+class _MovedJob(MailJob):
+    """A job as our own scheduler moves it, whose loop keeps the ticks registered itself."""
 
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Something that runs again and again, under a fixed id so that it is never registered twice."""
-
-    id: str
-    function: str
-    every_seconds: int
-    queue: str = TICKS
-
-
-def ticks(poll_seconds: int) -> tuple[Tick, ...]:
-    """List what runs periodically; what may take seconds waits among the mail: a dispatch never waits for it."""
-    return (
-        Tick("rqmail-tick-dispatch", DISPATCH_JOB, poll_seconds),
-        Tick("rqmail-tick-recover", RECOVER_JOB, 10, MAIL),
-        Tick("rqmail-tick-purge", PURGE_JOB, 3600, MAIL),
-    )
+    tick_moved = None
 
 
 class MailScheduler(Scheduler):  # type: ignore[misc]
     """rq-scheduler, made to outlive a flush, a dead predecessor's lock and a job it cannot read."""
 
-    def __init__(self, redis: Redis) -> None:
-        super().__init__(queue_name=TICKS, interval=_LOOP_SECONDS, connection=redis, job_class=MailJob)
+    def __init__(self, redis: Redis, timetable: Timetable) -> None:
+        super().__init__(queue_name=TICKS, interval=_LOOP_SECONDS, connection=redis, job_class=_MovedJob)
+        self._timetable = timetable
         self._token = str(uuid4())
 
-    def register(self, wanted: tuple[Tick, ...]) -> list[str]:
-        """Schedule the ticks that are missing or not as wanted; answer their ids."""
-        registered = []
-        for tick in wanted:
-            if tick.id in self and self._is_as_wanted(tick):
-                continue
-            self.schedule(
-                datetime.now(UTC).replace(tzinfo=None),  # rq-scheduler's moments are naive and in UTC
-                tick.function,
-                interval=tick.every_seconds,
-                id=tick.id,
-                queue_name=tick.queue,
-                timeout=_TICK_TIMEOUT_SECONDS,
-                description=tick.function,
-            )
-            registered.append(tick.id)
-        return registered
-
-    def pass_once(self, wanted: tuple[Tick, ...]) -> None:
+    def pass_once(self) -> None:
         """See that every tick is registered, and queue what is due; does nothing while another scheduler is at it."""
         if not self.acquire_lock():
             return
         try:
-            for tick_id in self.register(wanted):
+            for tick_id in self._timetable.register():
                 log.info("mail.scheduler.tickRegistered", tick=tick_id)
             self.enqueue_jobs()
         finally:
@@ -104,37 +70,25 @@ class MailScheduler(Scheduler):  # type: ignore[misc]
             self._lock_acquired = False
 
     def get_jobs(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Yield the scheduled jobs that can be read; the others are taken off the schedule and named in the log."""
+        """Yield the scheduled jobs that are ours to run; the others are taken off the schedule and named in the log."""
         until = kwargs.get("until", args[0] if args else "+inf")
         for raw in self.connection.zrangebyscore(self.scheduled_jobs_key, 0, until):
             job_id = raw.decode(errors="replace")
             try:
                 job = self.job_class.fetch(job_id, connection=self.connection)
-                _ = job.func_name  # rq-scheduler formats it: better it fails here
+                job.check()
             except RedisError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever was written there, the loop goes on
                 self.connection.zrem(self.scheduled_jobs_key, raw)
-                if not isinstance(error, NoSuchJobError):
+                if isinstance(error, JobRefusedError):
+                    log.error("mail.job.refused", jobId=job_id, why=error.why)  # noqa: TRY400 - nothing of ours broke
+                elif type(error) is not NoSuchJobError:
                     log.error(  # noqa: TRY400 - the traceback says nothing about the job
-                        "mail.scheduler.unreadableJob", jobId=job_id, err=type(error).__name__
+                        "mail.scheduler.unreadableJob", jobId=job_id, err=type(error.__cause__ or error).__name__
                     )
                 continue
             yield job
-
-    def _is_as_wanted(self, tick: Tick) -> bool:
-        try:
-            job: Job = self.job_class.fetch(tick.id, connection=self.connection)
-            return bool(job.meta.get("interval") == tick.every_seconds and job.origin == tick.queue)
-        except RedisError:
-            raise
-        except Exception:  # noqa: BLE001 - a tick that cannot be read is registered anew
-            return False
-
-
-def register_ticks(app: Application) -> list[str]:
-    """Register what is missing, so that a plain ``rqscheduler`` keeps it coming; answer the ids registered."""
-    return MailScheduler(app.redis).register(ticks(app.settings.poll_seconds))
 
 
 def run(app: Application) -> int:
@@ -150,15 +104,14 @@ def run(app: Application) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    scheduler = MailScheduler(app.redis)
+    scheduler = MailScheduler(app.redis, app.timetable)
     helpers = _SmallWorkers((TICKS, MAIL_HIGH))
-    wanted = ticks(app.settings.poll_seconds)
     away = False
     try:
         while not stopping.is_set():
             helpers.keep_alive()
             try:
-                scheduler.pass_once(wanted)
+                scheduler.pass_once()
                 if away:
                     log.info("mail.scheduler.redisIsBack")
                 away = False

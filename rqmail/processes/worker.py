@@ -62,6 +62,8 @@ def run(application: Application, *, burst: bool = False, queues: Sequence[str] 
     redis: Redis = Redis.from_url(application.settings.redis_url, socket_connect_timeout=2)
     stopping = application.lanes.stopping
     warned = False
+    if not burst:
+        application.timetable.keep_in_background()
     while not stopping.is_set():
         _stop_on_signals(application)
         try:

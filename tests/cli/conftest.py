@@ -4,10 +4,13 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from rq import Worker
+from rq.serializers import JSONSerializer
 
 from rqmail import bootstrap
 from rqmail.cli import cli
 from rqmail.models.base import db
+from rqmail.queues import WORKER_QUEUES, MailJob
 
 
 @pytest.fixture
@@ -54,3 +57,13 @@ def run_json(run):
         return json.loads(result.stdout)
 
     return run_json
+
+
+@pytest.fixture
+def at_work(app, redis_client):
+    """A scheduler that just had its turn, and a worker that listens for mail."""
+    app.timetable.register()
+    app.queues.end_dispatch("a tick")
+    Worker(
+        list(WORKER_QUEUES), name="w1", connection=redis_client, job_class=MailJob, serializer=JSONSerializer
+    ).register_birth()

@@ -22,7 +22,7 @@ def make_overdue(app):
     Message.update(requested_on=app.clock() - timedelta(minutes=5)).execute()
 
 
-def test_status_tells_messages_mailboxes_and_budgets(run, run_json, one_message):
+def test_status_tells_messages_mailboxes_and_budgets(run, run_json, one_message, at_work):
     status = run_json("status")
     assert status["messages"]["SCHEDULED"] == 1
     news = status["mailboxes"]["news"]
@@ -41,6 +41,13 @@ def test_status_exits_with_1_when_overdue_mail_is_not_moved(run, one_message, ap
     assert result.exit_code == 1
     assert "start `rqmail worker`" in result.stdout
     assert json.loads(run("status", "--json").stdout)["problems"][0]["level"] == "error"
+
+
+def test_status_exits_with_1_when_nothing_carries_mail_though_none_waits(run, app):
+    result = run("status")
+    assert result.exit_code == 1
+    assert "rqmail scheduler" in result.stdout
+    assert "rqmail worker" in result.stdout
 
 
 def test_status_looks_again_every_so_often(environment, app):
@@ -101,6 +108,7 @@ def test_doctor_is_content_with_a_system_that_runs(environment, app, run, run_js
         bootstrap.set_mail_rate_limiter_for_tests(None)
         app = bootstrap.application()
         run_json("mailbox", "add", "news", "--address", "news@x.nl")
+        run_json("init")
         run_json("dispatch")
         monkeypatch.setattr(type(app.queues), "workers", lambda _: [WorkerState("w", "idle", ("mail",), None)])
         result = run("doctor", "--json")

@@ -202,7 +202,7 @@ def test_old_messages_are_counted_and_deleted(send, run_json):
     assert Message.select().count() == 0
 
 
-def test_one_pass_hands_over_what_the_budget_admits(run_json, send):
+def test_one_pass_hands_over_what_the_budget_admits(run_json, send, at_work):
     run_json("mailbox", "set", "news", "--per-minute", "2", "--pacing", "burst")
     for _ in range(3):
         send()

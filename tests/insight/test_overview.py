@@ -15,6 +15,7 @@ from rqmail.models.message import Message, MessageStatus
 from rqmail.queues import MailQueues, WorkerState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
+from rqmail.ticks import Timetable
 from rqmail.vault import SecretBox
 
 DEFAULTS = RateLimits()
@@ -39,6 +40,7 @@ def queues(redis_client, clock):
     queues = Queues(redis_client, clock, poll_seconds=1, job_timeout_seconds=60)
     queues.crew = [WorkerState("w1", "idle", ("ticks", "mail-high", "mail"), clock())]
     queues.end_dispatch(queues.begin_dispatch(5))
+    Timetable(redis_client, clock, 1).register()
     return queues
 
 
@@ -192,9 +194,27 @@ def test_overdue_mail_without_ticks_or_workers_is_an_error(overview, submit, que
     assert "scheduler" in status.mailboxes["news"].explanation
 
 
-def test_fresh_mail_without_workers_is_no_error_yet(overview, submit, queues):
+def test_with_no_worker_something_is_wrong_though_nothing_waits_yet(overview, submit, queues):
     queues.crew = []
+    assert [problem.text for problem in overview.status().problems] == [
+        "No worker listens for mail; start `rqmail worker`."
+    ]
     submit()
+    assert overview.status().is_wrong
+    assert "being sent now" in overview.mailbox("news").explanation  # a moment's delay is not told of each sender
+
+
+def test_a_dispatch_that_somebody_asked_for_is_no_scheduler(overview, queues, clock):
+    clock.advance(seconds=20)
+    queues.end_dispatch(queues.begin_dispatch(5))  # a nudge, or `rqmail dispatch`
+    assert [problem.text.code for problem in overview.status().problems] == ["no-scheduler"]
+
+
+def test_ticks_that_a_flush_took_off_the_schedule_are_missed_at_once(overview, queues, redis_client, clock):
+    redis_client.flushall()
+    queues.end_dispatch(queues.begin_dispatch(5))
+    assert [problem.text.code for problem in overview.status().problems] == ["no-scheduler"]
+    Timetable(redis_client, clock, 1).register()
     assert not overview.status().is_wrong
 
 

@@ -10,10 +10,11 @@ import pytest
 from rq import Queue
 from rq.serializers import JSONSerializer
 
+import jobs.mail
 from rqmail.delivery.lanes import Lanes
 from rqmail.processes import worker
 from rqmail.processes.worker import MailWorker
-from rqmail.queues import WORKER_QUEUES, MailJob, MailQueues
+from rqmail.queues import PURGE_JOB, WORKER_QUEUES, MailJob, MailQueues
 
 
 @dataclass
@@ -21,6 +22,7 @@ class App:
     """As much of an application as a worker needs."""
 
     settings: SimpleNamespace
+    timetable: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(keep_in_background=lambda: None))
     lanes: Lanes = field(default_factory=lambda: Lanes(None, None, None, width=1, lease=None, start_within_seconds=1))
 
 
@@ -55,6 +57,17 @@ def handlers_kept():
         signal.signal(number, handler)
 
 
+@pytest.fixture(autouse=True)
+def a_job_that_does_nothing(monkeypatch):
+    """``jobs.mail.purge_messages``, without an application behind it."""
+
+    def purge_messages() -> int:
+        return 0
+
+    purge_messages.__module__ = "jobs.mail"
+    monkeypatch.setattr(jobs.mail, "purge_messages", purge_messages)
+
+
 def push(redis_client, function: str, job_id: str, queue: str = "mail") -> None:
     Queue(queue, connection=redis_client, job_class=MailJob, serializer=JSONSerializer).enqueue_call(
         function, job_id=job_id, result_ttl=60
@@ -76,7 +89,7 @@ def test_a_worker_that_an_emptied_redis_has_forgotten_registers_with_its_next_be
 
 
 def test_a_burst_ends_when_the_queues_are_empty(app, redis_client):
-    push(redis_client, "time.monotonic", "job-1")
+    push(redis_client, PURGE_JOB, "job-1")
     assert worker.run(app, burst=True) == 0
     assert status(redis_client, "job-1") == "finished"
 
@@ -108,15 +121,15 @@ def test_a_poisoned_job_is_set_aside_and_the_next_one_is_done(app, redis_client,
             redis_client.rpush("rq:queue:mail", "odd")
         case "unknown function":
             push(redis_client, "jobs.mail.no_such_function", "odd")
-    push(redis_client, "time.monotonic", "job-1")
+    push(redis_client, PURGE_JOB, "job-1")
     for _ in range(2):  # what RQ gives up on ends its burst; a worker that stays begins another
         worker.run(app, burst=True)
     assert status(redis_client, "job-1") == "finished"
 
 
 def test_work_for_one_queue_leaves_the_others_alone(app, redis_client):
-    push(redis_client, "time.monotonic", "tick", "ticks")
-    push(redis_client, "time.monotonic", "mail", "mail")
+    push(redis_client, PURGE_JOB, "tick", "ticks")
+    push(redis_client, PURGE_JOB, "mail", "mail")
     worker.run(app, burst=True, queues=["ticks"])
     assert (status(redis_client, "tick"), status(redis_client, "mail")) == ("finished", "queued")
 

@@ -137,9 +137,7 @@ def _alive(pid: str) -> bool:
 
 
 def test_the_stock_commands_carry_mail_too(running, processes, redis_url):
-    from rqmail.processes.scheduler import register_ticks
-
-    register_ticks(running.app)
+    running.app.timetable.register()
     bin_folder = Path(sys.executable).parent
     processes.start(str(bin_folder / "rq"), "worker", "-S", "json", "-u", redis_url, "ticks", "mail-high", "mail")
     port = str(running.app.redis.connection_pool.connection_kwargs["port"])

@@ -22,6 +22,7 @@ from support.messages import message_in, new_message, submitted
 def running(application: Application, redis_client: Redis) -> None:
     """A dispatch that just ended, and a worker that listens for mail."""
     application.queues.end_dispatch("a tick")
+    application.timetable.register()
     Worker(
         list(WORKER_QUEUES), name="w1", connection=redis_client, job_class=MailJob, serializer=JSONSerializer
     ).register_birth()
@@ -50,11 +51,23 @@ def test_without_ticks_and_workers_it_says_which_command_is_missing(anyone: Flas
 
 
 @pytest.mark.usefixtures("running")
-def test_a_tick_is_old_after_three_polls(anyone: FlaskClient, clock: MovableClock) -> None:
-    clock.advance(seconds=3)
+def test_a_tick_is_old_after_ten_seconds(anyone: FlaskClient, clock: MovableClock) -> None:
+    clock.advance(seconds=10)
     assert wrong(anyone) == {}
     clock.advance(seconds=1)
-    assert wrong(anyone) == {"ticks": "the last dispatch was 4 s ago"}
+    assert wrong(anyone) == {"ticks": "the last dispatch was 11 s ago; is `rqmail scheduler` running?"}
+
+
+@pytest.mark.usefixtures("running")
+def test_what_it_says_is_what_the_overview_calls_wrong(
+    anyone: FlaskClient, application: Application, redis_client: Redis
+) -> None:
+    assert not application.overview.status().is_wrong
+    redis_client.delete("rq:workers", "rq:scheduler:scheduled_jobs")
+    said = wrong(anyone)
+    assert set(said) == {"ticks", "workers"}
+    problems = [str(problem.text).lower() for problem in application.overview.status().problems]
+    assert problems == [text.lower() for text in said.values()]
 
 
 @pytest.mark.usefixtures("running")

@@ -338,6 +338,7 @@ class Day:
         beat = self.now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         redis = self.app.redis
         redis.set("rqmail:last-tick", self.now.timestamp() - 0.6)
+        self.app.timetable.register()
         for name, state in (("mail-1.werk", "busy"), ("mail-2.werk", "idle")):
             told = {"birth": beat, "last_heartbeat": beat, "queues": "ticks,mail-high,mail", "state": state}
             redis.hset(f"rq:worker:{name}", mapping=told)

@@ -57,7 +57,7 @@ def test_a_mailbox_gets_a_pacing_of_its_own_and_goes_back_to_the_default(run, ru
     assert run("mailbox", "set", "news", "--pacing", "slowly").exit_code == 2
 
 
-def test_any_sender_is_explained_by_its_name_or_by_a_key_that_is_its_alone(run, run_json, app):
+def test_any_sender_is_explained_by_its_name_or_by_a_key_that_is_its_alone(run, run_json, app, at_work):
     run_json("mailbox", "add", "news", "--address", "news@x.nl")
     run_json("mailbox", "add", "both", "--address", "both@x.nl")
     for key in ("acme", "both"):

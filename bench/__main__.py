@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import budget, fleet, imports, lanes, limiter, priority, send, tick, work
+from bench import budget, fleet, imports, lanes, limiter, priority, send, startup, tick, work
 from bench.machine import machine
 from bench.progress import tell
 from bench.row import Row
@@ -49,6 +49,7 @@ BENCHES: dict[str, Callable[[bool], list[Row]]] = {
     priority.NAME: priority.run,
     fleet.NAME: fleet.run,
     imports.NAME: imports.run,
+    startup.NAME: startup.run,
 }
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rqmail.administration.changes import LeftBehind
 from rqmail.clock import utc_now
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.standing import SenderStatus
 from rqmail.terminal.tables import console, moment
+
+if TYPE_CHECKING:  # what changes things brings the mailers with it, which most commands never need
+    from rqmail.administration.changes import LeftBehind
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

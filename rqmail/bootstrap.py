@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -347,6 +348,8 @@ def preload() -> None:
 
     _ = (ticks, token_store, vault, dispatch, lanes, outcomes, recovery, retention, readiness, factory)
     MailJob.tick_moved = _keep_ticks
+    gc.collect()
+    gc.freeze()  # what a child does not look through, it does not copy
     with suppress(SettingsError):
         _read_by_parent = (os.getpid(), load_settings())
 

@@ -5,9 +5,10 @@ A tour, by the way of one message; each folder's ``__init__.py`` says what it is
 1. ``errors.py``: how a send can end other than well, each class named after what is done next.
 2. ``intake/``: mail comes in. ``draft.py`` checks what is handed in, with ``addresses.py``; ``files.py`` reads it from
    files; ``idempotency.py`` takes a repeated request once.
-3. ``models/``: it waits in a table. ``message.py`` is the row that is the truth about a message, the table of its
-   states, the one door to them; ``backlog.py`` holds the index seeks everything is decided on; ``migrations/`` the
-   steps by which the tables come about.
+3. ``models/``: it waits in a table. ``message.py`` is the row that is the truth about a message: ``states.py`` the
+   table of its states, ``row.py`` its columns and the one door to its status, ``claims.py``, ``results.py`` and
+   ``decisions.py`` the moves through that door; ``backlog.py`` holds the index seeks everything is decided on;
+   ``migrations/`` the steps by which the tables come about.
 4. ``delivery/``: it goes out. ``dispatch.py`` takes from the table to the queues no more than the budgets admit;
    ``lanes.py`` sends one job's messages side by side; ``outcomes.py`` decides what happens to each; ``recovery.py``
    finds what was lost on the way; ``senders.py`` knows who a sender is.

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from rqmail.models.message import ENTERED_FROM, FINAL, Message, MessageStatus, _these
+from rqmail.models.message import ENTERED_FROM, FINAL, Message, MessageStatus
+from rqmail.models.row import these
 from support.clock import START
 from support.messages import ATTEMPT, message_in, reloaded, row
 
@@ -87,7 +88,7 @@ def test_a_move_is_made_from_the_states_it_is_allowed_from_and_changes_nothing_a
 @pytest.mark.parametrize("start", MessageStatus)
 def test_the_one_door_opens_exactly_where_the_table_says(database, start, to):
     message = message_in(start)
-    moved = Message._enter(to, *_these([message.id]))
+    moved = Message._enter(to, *these([message.id]))
     assert moved == ([message.id] if start in ENTERED_FROM[to] else [])
     assert reloaded(message).status == (to if moved else start)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import os
 import signal
@@ -35,7 +36,7 @@ class Moment:
         *parents, name = path.split(".")
         for parent in parents:
             owner = getattr(owner, parent)
-        raw = vars(owner)[name]
+        raw = inspect.getattr_static(owner, name)
         wrap = type(raw) if isinstance(raw, (classmethod, staticmethod)) else lambda function: function
         function = raw.__func__ if isinstance(raw, (classmethod, staticmethod)) else raw
         setattr(owner, name, wrap(_struck(function, self.when, number)))

@@ -16,7 +16,7 @@ S = MessageStatus
 #: Every step of a send in order: who is at it, and the function before or after which the process is gone.
 STEPS = {
     "before the claim": Moment("dispatcher", "before", "rqmail.models.message:Message.claim_due"),
-    "claimed, not committed": Moment("dispatcher", "after", "rqmail.models.message:_fitting"),
+    "claimed, not committed": Moment("dispatcher", "after", "rqmail.models.claims:_fitting"),
     "claimed": Moment("dispatcher", "after", "rqmail.models.message:Message.claim_due"),
     "before the job is pushed": Moment("dispatcher", "before", "rqmail.queues:MailQueues.push"),
     "job pushed": Moment("dispatcher", "after", "rqmail.queues:MailQueues.push"),

@@ -1,0 +1,161 @@
+"""Moves before a send: messages are claimed, their sending begins, and what was not sent is put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from rqmail.models.base import borrowed, db, is_postgresql, to_column, transaction
+from rqmail.models.history import Route
+from rqmail.models.row import MessageRow, these
+from rqmail.models.states import MessageStatus
+
+_S = MessageStatus
+
+#: The limiter refused it when it was to be sent: it keeps its place in the line. As the partial index says it.
+REFUSED = "waiting_for IN ('minute', 'day')"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A message moved from SCHEDULED to QUEUED, and what it will take from its mailbox's budget."""
+
+    id: str
+    recipient_count: int
+
+
+class Claims(list[Claim]):
+    """Messages claimed, in the order they are to be sent.
+
+    ``recipients`` is what they take of the room there was, ``waits`` the first one for which there was not enough.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recipients = 0
+        self.waits: Claim | None = None
+
+
+class ClaimMoves(MessageRow):
+    """SCHEDULED → QUEUED → SENDING, and back untouched."""
+
+    @classmethod
+    def claim_due(
+        cls,
+        sender: str,
+        priority: int,
+        *,
+        now: datetime,
+        calls: int,
+        recipients: int | None,
+        job_id: str,
+        lease: timedelta,
+        beside: Sequence[str] = (),
+        refused: bool = False,
+        never_more_than: int | None = None,
+        mailbox_key: str | None = None,
+    ) -> Claims:
+        """Move due messages of one priority to QUEUED, oldest first, and answer them.
+
+        ``beside`` are further senders of the same mailbox: all of them stand in one line, by time. At most ``calls``
+        messages, and (unless ``None``) at most ``recipients`` recipients together: the first that does not fit ends
+        the claim, so that a large message is not overtaken by small ones. A message that has expired, or has more
+        recipients than ``never_more_than``, takes none of that room: it is claimed so that it comes to its end. With
+        ``refused`` only what the limiter refused before is looked at.
+        """
+        select = (
+            "SELECT id, recipient_count, scheduled_on,"  # noqa: S608 - only placeholders and constants are put in
+            f" expires_on IS NOT NULL AND expires_on <= {db.param} FROM message"
+            f" WHERE status = 'SCHEDULED' AND sender = {db.param} AND priority = {db.param}"
+            f" AND scheduled_on <= {db.param}{f' AND {REFUSED}' if refused else ''}"
+            f" ORDER BY scheduled_on, id LIMIT {db.param}"
+        )
+        if is_postgresql():
+            select += " FOR UPDATE SKIP LOCKED"
+        moment = to_column(now)
+        with transaction():
+            line = [
+                row
+                for name in (sender, *beside)
+                for row in db.execute_sql(select, (moment, name, priority, moment, calls)).fetchall()
+            ]
+            line.sort(key=lambda row: (row[2], row[0]))
+            claims = _fitting(line[:calls], recipients, never_more_than)
+            if claims:
+                cls._enter(
+                    _S.QUEUED,
+                    *these(claim.id for claim in claims),
+                    job_id=job_id,
+                    mailbox_key=mailbox_key,
+                    lease_until=now + lease,
+                )
+        return claims
+
+    @classmethod
+    def start_sending(
+        cls, ids: Sequence[str], *, claim: str, now: datetime, lease_until: datetime, route: Route | None = None
+    ) -> set[str]:
+        """Move QUEUED → SENDING under ``claim`` and answer which were moved: another got to the others first.
+
+        ``route`` is what they are about to go through; none where nobody knows their sender any more.
+        """
+        began: dict[str, Any] = {"claim": claim, "attempted_on": now, "lease_until": lease_until, "job_id": None}
+        if route is not None:
+            began |= {name: getattr(route, name) for name in Route.__slots__}
+        return set(cls._enter(_S.SENDING, *these(ids), **began))
+
+    def may_begin(self, now: datetime) -> bool:
+        """Say whether a request for a message that is SENDING may still be begun: its lease must hold until the answer.
+
+        Half of the lease is for the request itself and for clocks that differ.
+        """
+        if self.attempted_on is None or self.lease_until is None:
+            return False
+        return now < self.attempted_on + (self.lease_until - self.attempted_on) / 2
+
+    def is_claimed(self) -> bool:
+        """Read whether the row is still SENDING under the claim this one was started with."""
+        sql = f"SELECT 1 FROM message WHERE id = {db.param} AND claim = {db.param} AND status = 'SENDING'"  # noqa: S608
+        with borrowed():
+            return db.execute_sql(sql, (self.id, self.claim)).fetchone() is not None
+
+    @classmethod
+    def put_back(cls, ids: Iterable[str], job_id: str | None = None) -> list[str]:
+        """Move QUEUED messages back to SCHEDULED, as if never claimed; with ``job_id`` only those it carries."""
+        where, values = these(ids)
+        if job_id is not None:
+            where, values = f"{where} AND job_id = {db.param}", [*values, job_id]
+        return cls._enter(_S.SCHEDULED, where, values, from_={_S.QUEUED}, job_id=None, lease_until=None)
+
+    @classmethod
+    def put_back_unsent(cls, ids: Iterable[str], claim: str) -> list[str]:
+        """Move SENDING messages of this claim back to SCHEDULED: the caller knows that none went to a provider."""
+        where, values = these(ids)
+        return cls._enter(
+            _S.SCHEDULED, f"{where} AND claim = {db.param}", [*values, claim], from_={_S.SENDING}, lease_until=None
+        )
+
+    @classmethod
+    def leave_queued(cls, ids: Iterable[str], until: datetime) -> None:
+        """Leave QUEUED messages to their job until then: it is alive."""
+        statement = cls.update(lease_until=until).where(cls.id.in_(list(ids)), cls.now_in(_S.QUEUED))
+        with borrowed():
+            statement.execute()
+
+
+def _fitting(
+    line: Iterable[tuple[str, int, object, bool]], recipients: int | None, never_more_than: int | None
+) -> Claims:
+    """Take from the front of a line (id, recipients, moment, expired?) what fits, up to the first that does not."""
+    claims = Claims()
+    for message_id, count, _, expired in line:
+        claim = Claim(message_id, count)
+        if recipients is not None and not expired and (never_more_than is None or count <= never_more_than):
+            if claims.recipients + count > recipients:
+                claims.waits = claim
+                break
+            claims.recipients += count
+        claims.append(claim)
+    return claims

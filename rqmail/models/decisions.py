@@ -1,0 +1,151 @@
+"""Moves that somebody decides on: what became of an unclear send, and what a person wants of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import peewee
+
+from rqmail.models.base import borrowed, db, to_column
+from rqmail.models.history import Attempt, Event, event, iso, line
+from rqmail.models.row import MessageRow, these
+from rqmail.models.states import MessageStatus
+
+_S = MessageStatus
+
+
+class DecisionMoves(MessageRow):
+    """UNKNOWN → what it was found to be; cancelled, requeued or brought forward by a person."""
+
+    # --- what an unclear send was --------------------------------------------------------------------------------
+
+    def look_again_at(self, moment: datetime, note: str | None = None, *, looked: Event | None = None) -> bool:
+        """Leave an UNKNOWN message alone until ``moment``.
+
+        ``looked`` tells the history how it was looked for; the same again and again is told once.
+        """
+        changes: dict[str, Any] = {"lease_until": moment}
+        if note is not None:
+            changes["last_error"] = note
+        last = self.events[-1] if self.events else {}
+        if looked is not None and (last.get("what"), last.get("detail")) != (looked.what, looked.detail):
+            changes["attempt_log"] = type(self).attempt_log.concat(line(looked))
+        statement = (
+            type(self).update(**changes).where(peewee.SQL(*self._as_claimed()), type(self).status == _S.UNKNOWN.value)
+        )
+        with borrowed():
+            return bool(statement.execute())
+
+    def confirm_sent(self, now: datetime, note: str, by: str | None = None) -> bool:
+        """It is known after all that the provider accepted an UNKNOWN message."""
+        attempt = Attempt(at=iso(now), outcome="confirmed-sent", duration_ms=0, detail=note, by=by)
+        return bool(
+            self._enter(
+                _S.SENT,
+                *self._as_claimed(),
+                from_={_S.UNKNOWN},
+                log=attempt,
+                sent_on=self.attempted_on or now,
+                ended_on=now,
+                lease_until=None,
+                last_error=None,
+            )
+        )
+
+    def send_again(self, now: datetime, note: str, by: str | None = None) -> bool:
+        """It is known after all that the provider did not accept an UNKNOWN message, or a person takes the risk.
+
+        The old claim stays until a new send begins: should its worker still report an acceptance, that wins.
+        """
+        attempt = Attempt(at=iso(now), outcome="sent-again", duration_ms=0, detail=note, by=by)
+        return bool(
+            self._enter(
+                _S.SCHEDULED,
+                *self._as_claimed(),
+                from_={_S.UNKNOWN},
+                log=attempt,
+                scheduled_on=now,
+                lease_until=None,
+            )
+        )
+
+    def give_up(self, now: datetime, note: str) -> bool:
+        """It is known after all that the provider did not accept an UNKNOWN message, and its attempts are used up."""
+        attempt = Attempt(at=iso(now), outcome="given-up", duration_ms=0, detail=note)
+        error = f"Gave up after {self.attempts} attempts; the last one: {self.last_error or note}"
+        return bool(
+            self._enter(
+                _S.ERROR,
+                *self._as_claimed(),
+                from_={_S.UNKNOWN},
+                log=attempt,
+                lease_until=None,
+                last_error=error,
+                ended_on=now,
+            )
+        )
+
+    # --- what a person wants -------------------------------------------------------------------------------------
+
+    @classmethod
+    def cancel(cls, ids: Sequence[str], now: datetime | None = None, by: str | None = None) -> list[str]:
+        """Cancel what has not begun, and discard what is UNKNOWN; answer the ids that were."""
+        return cls._enter(
+            _S.CANCELLED,
+            *these(ids),
+            log=event(now, "cancelled", by),
+            job_id=None,
+            lease_until=None,
+            waiting_for=None,
+            ended_on=now,
+        )
+
+    @classmethod
+    def discard(cls, ids: Sequence[str], now: datetime, by: str) -> list[str]:
+        """Leave UNKNOWN messages as they are, sent or not: nothing more happens to them; answer the ids moved."""
+        return cls._enter(
+            _S.CANCELLED,
+            *these(ids),
+            from_={_S.UNKNOWN},
+            log=Event(now, "discarded", by=by),
+            lease_until=None,
+            ended_on=now,
+        )
+
+    @classmethod
+    def requeue(cls, ids: Sequence[str], now: datetime, by: str | None = None, *, too_late: bool = False) -> list[str]:
+        """Send again, from the first attempt on, what ended in ERROR, CANCELLED or EXPIRED; answer the ids moved.
+
+        ``expires_on`` stays as it was asked for, so what has passed it is left where it is. With ``too_late`` just that
+        is sent again, and no longer expires.
+        """
+        where, values = these(ids)
+        passed = f"(expires_on IS NOT NULL AND expires_on <= {db.param})"
+        changes: dict[str, Any] = {
+            "scheduled_on": now,
+            "attempts": 0,
+            "claim": None,
+            "waiting_for": None,
+            "ended_on": None,
+        }
+        return cls._enter(
+            _S.SCHEDULED,
+            f"{where} AND {passed if too_late else 'NOT ' + passed}",
+            [*values, to_column(now)],
+            from_={_S.ERROR, _S.CANCELLED, _S.EXPIRED},
+            log=Event(now, "requeued", by=by),
+            **(changes | {"expires_on": None} if too_late else changes),
+        )
+
+    @classmethod
+    def bring_forward(cls, ids: Sequence[str], now: datetime, by: str | None = None) -> list[str]:
+        """Make waiting messages due at once; answer the ids that were waiting. The budget still holds."""
+        forward = {
+            "scheduled_on": now,
+            "attempt_log": cls.attempt_log.concat(line(Event(now, "brought-forward", by=by))),
+        }
+        statement = cls.update(**forward).where(cls.id.in_(ids), cls.now_in(_S.SCHEDULED)).returning(cls.id)
+        with borrowed():
+            return [row.id for row in statement.execute()]

@@ -1,0 +1,171 @@
+"""The row of a message, and the one door through which its status changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import peewee
+
+from rqmail.models.base import BaseModel, UtcDateTimeField, borrowed, db, to_column
+from rqmail.models.history import LONGEST_HISTORY, Attempt, Event, Route, entries, line
+from rqmail.models.states import ENTERED_FROM, IN, MessageStatus, names
+from rqmail.models.submitting import Priority
+
+
+def these(ids: Iterable[str]) -> tuple[str, list[Any]]:
+    """Write the condition that finds rows by id."""
+    values = list(ids)
+    return f"id IN ({', '.join([db.param] * len(values)) or 'NULL'})", values
+
+
+class MessageRow(BaseModel):
+    """A message as it is stored; nothing writes ``status`` but :meth:`_enter`.
+
+    ``sender`` is ``mailbox:KEY``, ``tenant:KEY`` or ``default``. ``requested_on`` keeps what the caller asked;
+    ``scheduled_on`` moves. ``lease_until`` is the moment before which recovery leaves the row alone.
+    """
+
+    id = peewee.CharField(max_length=36, primary_key=True)
+    sender = peewee.CharField(max_length=80)
+    status = peewee.CharField(max_length=10, default=MessageStatus.SCHEDULED.value)
+    priority = peewee.SmallIntegerField(default=Priority.NORMAL.value)
+    subject = peewee.TextField()
+    recipient_count = peewee.IntegerField()
+    created_on = UtcDateTimeField()
+    requested_on = UtcDateTimeField()
+    scheduled_on = UtcDateTimeField()
+    expires_on = UtcDateTimeField(null=True)
+    #: The RQ job that carries the id while QUEUED.
+    job_id = peewee.CharField(max_length=36, null=True)
+    #: Which worker's claim is the present one while SENDING; an outcome is only written under its own claim.
+    claim = peewee.CharField(max_length=36, null=True)
+    lease_until = UtcDateTimeField(null=True)
+    #: What the last attempt went through, as :class:`Route` says, and when it began; before the first one, the mailbox
+    #: that the message was claimed for.
+    mailbox_key = peewee.CharField(max_length=320, null=True)
+    provider = peewee.CharField(max_length=20, null=True)
+    entra_tenant = peewee.CharField(max_length=128, null=True)
+    app_id = peewee.CharField(max_length=128, null=True)
+    attempted_on = UtcDateTimeField(null=True)
+    sent_on = UtcDateTimeField(null=True)
+    #: When it came to its end; empty while it has not, and for ends that nobody dated.
+    ended_on = UtcDateTimeField(null=True)
+    attempts = peewee.IntegerField(default=0)
+    deferrals = peewee.IntegerField(default=0)
+    #: Why the message waits (minute, day, paused, throttled, …); empty when nothing held it up.
+    waiting_for = peewee.CharField(max_length=40, null=True)
+    last_error = peewee.TextField(null=True)
+    #: The history, one JSON object a line, oldest first; appended to in the same UPDATE as the move it tells of.
+    attempt_log = peewee.TextField(default="")
+
+    class Meta:
+        """Every part of :class:`rqmail.models.message.Message` speaks of its table."""
+
+        table_name = "message"
+
+    # --- the one door --------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _enter(
+        cls,
+        status: MessageStatus,
+        where: str,
+        values: Sequence[Any],
+        *,
+        from_: set[MessageStatus] | None = None,
+        log: Attempt | Event | None = None,
+        counts: Literal["attempts", "deferrals"] | None = None,
+        **changes: Any,
+    ) -> list[str]:
+        """Move the rows that match ``where`` and may enter ``status`` from where they are; answer their ids.
+
+        ``log`` is added to their history, ``counts`` names what goes up by one, ``changes`` are columns to set. One
+        statement of its own, written out here: it runs twice for every mail, and a query builder takes longer over it
+        than the database does.
+        """
+        allowed = ENTERED_FROM[status] if from_ is None else ENTERED_FROM[status] & from_
+        assignments = [f"status = '{status.value}'", *(f"{column} = {db.param}" for column in changes)]
+        set_to = [to_column(value) if isinstance(value, datetime) else value for value in changes.values()]
+        if isinstance(log, Event) and log.waiting_for is not None:
+            # A wait that goes on for the same reason is told once, and no history grows without end.
+            going_on = f"waiting_for = {db.param} OR LENGTH(attempt_log) > {LONGEST_HISTORY}"
+            assignments.append(f"attempt_log = attempt_log || CASE WHEN {going_on} THEN '' ELSE {db.param} END")
+            set_to += [log.waiting_for, line(log)]
+        elif log is not None:
+            assignments.append(f"attempt_log = attempt_log || {db.param}")
+            set_to.append(line(log))
+        if counts is not None:
+            assignments.append(f"{counts} = {counts} + 1")
+        statement = (
+            f"UPDATE message SET {', '.join(assignments)} WHERE {where}"  # noqa: S608 - names and states are ours
+            f" AND status || '' IN ({IN[frozenset(allowed)]}) RETURNING id"
+        )
+        with borrowed():
+            return [row[0] for row in db.execute_sql(statement, [*set_to, *values]).fetchall()]
+
+    def _settle(
+        self,
+        status: MessageStatus,
+        attempt: Attempt | Event | None,
+        *,
+        counts: Literal["attempts", "deferrals"],
+        from_: set[MessageStatus] | None = None,
+        **changes: Any,
+    ) -> bool:
+        """Enter ``status`` if the claim this row was started under is still the present one."""
+        where, values = f"id = {db.param} AND claim = {db.param}", [self.id, self.claim]
+        changes.setdefault("lease_until", None)
+        return bool(self._enter(status, where, values, from_=from_, log=attempt, counts=counts, **changes))
+
+    def _as_claimed(self) -> tuple[str, list[Any]]:
+        """Write the condition that finds this row while no newer send has begun than the one it tells of, if any."""
+        return f"id = {db.param} AND claim IS NOT DISTINCT FROM {db.param}", [self.id, self.claim]
+
+    # --- what is read of it --------------------------------------------------------------------------------------
+
+    @classmethod
+    def now_in(cls, *states: MessageStatus) -> peewee.Expression:
+        """Check the status of rows that are found by something else, without inviting an index on status.
+
+        A planner short of statistics would rather walk every SCHEDULED row than look up ten ids.
+        """
+        return cls.status.concat("").in_(names(states))
+
+    @property
+    def route(self) -> Route | None:
+        """What the present attempt, or the last one, goes through; ``None`` before the first, or if nobody knows."""
+        if self.provider is None or self.mailbox_key is None:
+            return None
+        return Route(self.provider, self.mailbox_key, self.entra_tenant, self.app_id)
+
+    def goes_through(self, route: Route | None) -> None:
+        """Take over what :meth:`start_sending` has written, without reading the row again."""
+        if route is not None:
+            for name in Route.__slots__:
+                setattr(self, name, getattr(route, name))
+
+    @property
+    def unclear_since(self) -> datetime:
+        """When the last unclear attempt had ended, or its worker was found missing.
+
+        Not when it began: a machine that slept in the middle of a send goes on with it as soon as it wakes.
+        """
+        began = self.attempted_on or self.created_on
+        for entry in reversed(self.history):
+            try:
+                return max(began, datetime.fromisoformat(entry["at"]) + timedelta(milliseconds=entry["duration_ms"]))
+            except (KeyError, TypeError, ValueError):
+                break
+        return began
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The attempts to send this message and what was decided about them, oldest first."""
+        return [entry for entry in self.events if "what" not in entry]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """Everything that happened to this message so far, oldest first; a line that cannot be read is left out."""
+        return entries(self.attempt_log)

@@ -1,0 +1,110 @@
+"""A message that is handed in: what is known of it, and the INSERTs that write it with its content and recipients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from uuid_utils import uuid7
+
+from rqmail.models.base import db, to_column, transaction
+from rqmail.models.history import Event, line
+from rqmail.models.states import MessageStatus
+
+
+class Priority(IntEnum):
+    """Which mail of a mailbox goes first; the smaller number does."""
+
+    HIGH = 0
+    NORMAL = 1
+    LOW = 2
+
+
+class RecipientKind(StrEnum):
+    """How a recipient is addressed."""
+
+    TO = "to"
+    CC = "cc"
+    BCC = "bcc"
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecipient:
+    """One recipient of a message that is to be submitted; the address has been checked."""
+
+    kind: RecipientKind
+    address: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A checked message that is to be submitted; ``sender`` is as :class:`Message` stores it."""
+
+    sender: str
+    subject: str
+    recipients: tuple[NewRecipient, ...]
+    text: str | None = None
+    html: str | None = None
+    requested_on: datetime | None = None
+    expires_on: datetime | None = None
+    priority: Priority = Priority.NORMAL
+    id: str = field(default_factory=lambda: str(uuid7()))
+
+
+def insert(batch: Sequence[NewMessage], now: datetime, by: str | None = None) -> list[str]:
+    """Insert ``batch``, handed in by ``by``, as SCHEDULED, all or none, and answer the ids in order."""
+    moment = to_column(now)
+    history = "" if by is None else line(Event(now, "handed-in", by=by))
+    rows = []
+    for new in batch:
+        requested = moment if new.requested_on is None else to_column(new.requested_on)
+        expires = None if new.expires_on is None else to_column(new.expires_on)
+        rows.append(
+            (
+                new.id,
+                new.sender,
+                MessageStatus.SCHEDULED.value,
+                int(new.priority),
+                new.subject,
+                len(new.recipients),
+                moment,
+                requested,
+                requested,
+                expires,
+                0,
+                0,
+                history,
+            )
+        )
+    columns = (
+        "id, sender, status, priority, subject, recipient_count, created_on, requested_on, scheduled_on,"
+        " expires_on, attempts, deferrals, attempt_log"
+    )
+    with transaction():
+        _insert("message", columns, rows)
+        _insert("message_content", "message_id, text, html", [(new.id, new.text, new.html) for new in batch])
+        _insert(
+            "recipient",
+            "message_id, position, kind, address, name",
+            [
+                (new.id, position, to.kind.value, to.address, to.name)
+                for new in batch
+                for position, to in enumerate(new.recipients)
+            ],
+        )
+    return [new.id for new in batch]
+
+
+def _insert(table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert ``rows`` in as few statements as the databases' limit on parameters allows."""
+    width = columns.count(",") + 1
+    per_statement = 30_000 // width
+    for start in range(0, len(rows), per_statement):
+        part = rows[start : start + per_statement]
+        one = "(" + ", ".join([db.param] * width) + ")"
+        sql = f"INSERT INTO {table} ({columns}) VALUES {', '.join([one] * len(part))}"  # noqa: S608 - names are ours
+        db.execute_sql(sql, [value for row in part for value in row])

@@ -9,7 +9,7 @@ from bench.progress import tell
 from bench.row import Row
 from bench.system import add_mailboxes, submit, system
 from bench.windows import most_within
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message
 
 NAME = "budget"
@@ -28,7 +28,7 @@ def run(quick: bool) -> list[Row]:
         for _ in range(60 * minutes):
             campaign.second()
         moments: defaultdict[str, list[float]] = defaultdict(list)
-        with borrowed():
+        with pooled_connection():
             for message in Message.select(Message.sender, Message.attempted_on).where(Message.status == "SENT"):
                 if message.attempted_on:
                     moments[message.sender].append(message.attempted_on.timestamp())

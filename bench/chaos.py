@@ -21,7 +21,7 @@ from bench.chaos_verdict import JITTER_SECONDS, Verdict, judge, read_what_ran_op
 from bench.system import add_mailboxes
 from rqmail.bootstrap import build
 from rqmail.clock import utc_now
-from rqmail.models.base import AWAY_ERRORS, borrowed, db
+from rqmail.models.base import AWAY_ERRORS, db, pooled_connection
 from rqmail.models.message import Message, MessageStatus, NewMessage, NewRecipient, RecipientKind
 from rqmail.models.migrate import migrate
 from rqmail.settings import load_settings
@@ -189,7 +189,7 @@ def _wait_until_settled(supervisor: Supervisor, *, may_read: bool) -> float:
 
 
 def _counts() -> dict[str, int]:
-    with borrowed():
+    with pooled_connection():
         query = Message.select(Message.status, fn.COUNT(Message.id)).group_by(Message.status)
         return {str(status): int(count) for status, count in query.tuples()}
 

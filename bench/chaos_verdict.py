@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import FINAL, Message, MessageStatus
 
 #: Our budget counts a call when it is granted, the record when it was accepted: later by a token, a connection, a busy
@@ -59,7 +59,7 @@ def judge(
     """
     verdict = Verdict(died=len(died), examples=list(died))
     times = Counter(mail["rqmailId"] for mail in accepted)
-    with borrowed():
+    with pooled_connection():
         rows = {row.id: row for row in Message.select()}
     verdict.states = dict(sorted(Counter(row.status for row in rows.values()).items()))
     for message_id in sorted(submitted):

@@ -14,7 +14,7 @@ from bench.progress import tell
 from bench.row import Row
 from bench.system import System, add_mailboxes, count, submit, system
 from rqmail.intake.draft import Draft
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message, Priority
 
 NAME = "priority"
@@ -78,6 +78,6 @@ def _measure(parts: System, campaign: int, urgent: int) -> tuple[list[float], in
 
 def _others(arrived: dict[str, float]) -> list[tuple[object, ...]]:
     """Tell what became of the urgent mails that did not arrive."""
-    with borrowed():
+    with pooled_connection():
         urgent = Message.select().where(Message.priority == Priority.HIGH, Message.subject.not_in(list(arrived)))
         return [(m.subject, m.status, m.waiting_for, m.deferrals, m.scheduled_on, m.last_error) for m in urgent]

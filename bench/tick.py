@@ -16,7 +16,7 @@ from bench.row import Row
 from bench.system import System, add_mailboxes, system
 from rqmail.bootstrap import Application
 from rqmail.clock import Clock
-from rqmail.models.base import borrowed, db, is_postgresql, to_column
+from rqmail.models.base import db, is_postgresql, pooled_connection, to_column
 from rqmail.models.migrate import migrate
 from rqmail.ratelimit.limiter import Reservation
 from rqmail.ratelimit.limits import RateLimits
@@ -103,7 +103,7 @@ def _filled(parts: System, size: int, clock: Clock) -> str:
         f" SELECT 'id-' || i, 'mailbox:m' || (i / 10 - i / {10 * SENDERS} * {SENDERS}), 'SCHEDULED', 1, 'Nieuws', 1,"
         f" {db.param}, {db.param}, {moment}, 0, 0, '' FROM {numbers}"
     )
-    with borrowed():
+    with pooled_connection():
         db.execute_sql(statement, (due, due, due, later))
         if is_postgresql():
             db.execute_sql("VACUUM ANALYZE message")
@@ -115,7 +115,7 @@ def _another(parts: System, name: str) -> str:
     if parts.database == "sqlite":
         return f"sqlite:///{parts.folder / name}.db"
     parts.application()
-    with borrowed():
+    with pooled_connection():
         db.execute_sql(f"CREATE DATABASE {name}")
     before, mark, options = parts.environment["RQMAIL_DATABASE_URL"].partition("?")
     return f"{before.rsplit('/', 1)[0]}/{name}{mark}{options}"

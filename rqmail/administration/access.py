@@ -14,7 +14,7 @@ from enum import StrEnum
 from rqmail.clock import Clock
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.models.access import ApiToken
-from rqmail.models.base import borrowed, transaction
+from rqmail.models.base import pooled_connection, transaction
 
 #: The name under which the token from the settings acts; no named token may take it.
 ADMIN = "admin"
@@ -74,7 +74,7 @@ class Access:
         digest = _digest(token)
         if self._admin_digest is not None and hmac.compare_digest(digest, self._admin_digest):
             return self._admin()
-        with borrowed():
+        with pooled_connection():
             row = ApiToken.get_or_none(ApiToken.digest == digest)
         if row is None or not self._is_valid(row):
             return None
@@ -87,7 +87,7 @@ class Access:
         if name == ADMIN:
             found = self._admin() if self._admin_digest is not None else None
         else:
-            with borrowed():
+            with pooled_connection():
                 row = ApiToken.get_or_none(ApiToken.name == name)
             if row is not None and self._is_valid(row):
                 self._note_use(row)
@@ -98,7 +98,7 @@ class Access:
         """Say whether there is any token with which somebody could come in."""
         if self._admin_digest is not None:
             return True
-        with borrowed():
+        with pooled_connection():
             return any(self._is_valid(row) for row in ApiToken.select().where(ApiToken.revoked_on.is_null()))
 
     def issue_temporary(self) -> str:
@@ -137,12 +137,12 @@ class Access:
 
     def tokens(self) -> list[TokenView]:
         """List all named tokens by name, the revoked ones too."""
-        with borrowed():
+        with pooled_connection():
             return [_view(row) for row in ApiToken.select().order_by(ApiToken.name)]
 
     def token(self, name: str) -> TokenView:
         """Answer one named token."""
-        with borrowed():
+        with pooled_connection():
             row = ApiToken.get_or_none(ApiToken.name == name)
         if row is None:
             raise NotFoundError("token", name)
@@ -168,7 +168,7 @@ class Access:
     def _note_use(self, row: ApiToken) -> None:
         now = self._clock()
         if row.last_used_on is None or now - row.last_used_on >= _USE_NOTED_EVERY:
-            with borrowed():
+            with pooled_connection():
                 ApiToken.update(last_used_on=now).where(ApiToken.name == row.name).execute()
 
 

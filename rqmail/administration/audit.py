@@ -12,7 +12,7 @@ from typing import Any
 from rqmail.clock import Clock
 from rqmail.insight.jsonable import as_json
 from rqmail.models.access import AuditEntry
-from rqmail.models.base import borrowed, transaction
+from rqmail.models.base import pooled_connection, transaction
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class Audit:
             wanted = wanted.where(AuditEntry.subject == subject)
         if after is not None:
             wanted = wanted.where(AuditEntry.id < after)
-        with borrowed():
+        with pooled_connection():
             return [
                 AuditLine(
                     row.id, row.at, row.who, row.action, row.subject, _value(row.state_before), _value(row.state_after)

@@ -19,7 +19,7 @@ from rqmail.administration.pausing import Pausing
 from rqmail.clock import Clock
 from rqmail.errors import ConflictError, NotFoundError
 from rqmail.intake.addresses import check_address
-from rqmail.models.base import borrowed, transaction
+from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import mailbox_key
@@ -50,7 +50,7 @@ class Mailboxes:
 
     def all(self) -> list[MailboxView]:
         """List all system mailboxes by key."""
-        with borrowed():
+        with pooled_connection():
             return [self._view(row) for row in SystemMailbox.select().order_by(SystemMailbox.key)]
 
     def get(self, key: str) -> MailboxView:
@@ -166,7 +166,7 @@ class Mailboxes:
 
 
 def _row(key: str) -> SystemMailbox:
-    with borrowed():
+    with pooled_connection():
         row = SystemMailbox.get_or_none(SystemMailbox.key == key)
     if row is None:
         raise NotFoundError("mailbox", key)

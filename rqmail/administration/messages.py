@@ -11,7 +11,7 @@ from typing import Any, Literal
 from rqmail.errors import ConflictError, NotFoundError
 from rqmail.insight.jsonable import camel
 from rqmail.models import listing
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.contents import Contents, load_contents
 from rqmail.models.listing import Filter
 from rqmail.models.message import Message, MessageStatus, Priority
@@ -116,7 +116,7 @@ def show(message_id: str) -> MessageView:
 
 def show_all(message_ids: Sequence[str]) -> list[MessageView]:
     """Answer these messages in full, in the order asked for; those that are gone are left out."""
-    with borrowed():
+    with pooled_connection():
         rows = {row.id: row for row in Message.select().where(Message.id.in_(list(message_ids)))}
     contents = load_contents(list(rows))
     return [_view(rows[one], contents[one]) for one in message_ids if one in rows]
@@ -261,7 +261,7 @@ def _camel(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _row(message_id: str) -> Message:
-    with borrowed():
+    with pooled_connection():
         row = Message.get_or_none(Message.id == message_id)
     if row is None:
         raise NotFoundError("message", message_id)

@@ -20,7 +20,7 @@ from rqmail.clock import Clock
 from rqmail.delivery.senders import budget_key_of
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.addresses import check_address
-from rqmail.models.base import borrowed, transaction
+from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.mailbox import Provider, TenantMailSetting
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.vault import SecretBox
@@ -56,7 +56,7 @@ class Tenants:
 
     def all(self) -> list[TenantView]:
         """List all tenants' mail settings by key."""
-        with borrowed():
+        with pooled_connection():
             return [self._view(row) for row in TenantMailSetting.select().order_by(TenantMailSetting.key)]
 
     def get(self, key: str) -> TenantView:
@@ -186,7 +186,7 @@ def _require_sendable(row: dict[str, Any]) -> None:
 
 
 def _row(key: str) -> TenantMailSetting:
-    with borrowed():
+    with pooled_connection():
         row = TenantMailSetting.get_or_none(TenantMailSetting.key == key)
     if row is None:
         raise NotFoundError("tenant", key)

@@ -13,7 +13,7 @@ import structlog
 from rqmail.clock import Clock, to_epoch_ms
 from rqmail.delivery.senders import Sender, Senders
 from rqmail.models.backlog import Due, InHand, Refused, due, in_hand, more_due_than, refused
-from rqmail.models.base import patiently, transaction
+from rqmail.models.base import retry_while_away, transaction
 from rqmail.models.message import Claim, Claims, Message, Priority
 from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
@@ -315,7 +315,7 @@ class Dispatcher:
             self._queues.push([(batch.job_id, batch.ids) for batch in batches], high=high)
         except Exception:
             for batch in batches:
-                patiently(lambda batch=batch: Message.put_back(batch.ids, batch.job_id))  # type: ignore[misc]
+                retry_while_away(lambda batch=batch: Message.put_back(batch.ids, batch.job_id))  # type: ignore[misc]
             raise
 
 

@@ -18,7 +18,7 @@ from rqmail.clock import Clock, cpu_seconds, monotonic
 from rqmail.delivery.outcomes import Ending, MailProviderService
 from rqmail.delivery.senders import Senders
 from rqmail.models.backlog import queued
-from rqmail.models.base import patiently
+from rqmail.models.base import retry_while_away
 from rqmail.models.contents import Contents, load_contents
 from rqmail.models.message import Message, Route
 
@@ -224,7 +224,7 @@ class _Run:
         """
         if message.may_begin(self._lanes.clock()):
             return True
-        back = patiently(lambda: Message.put_back_unsent([message.id], self._claim))
+        back = retry_while_away(lambda: Message.put_back_unsent([message.id], self._claim))
         with self._lock:
             self.put_back += len(back)
             self.lost += 1 - len(back)
@@ -235,7 +235,7 @@ class _Run:
         now = self._lanes.clock()
         in_time = [m for m in candidates if m.expires_on is None or m.expires_on > now]
         for late in (m for m in candidates if m not in in_time):
-            patiently(lambda late=late: Message.expire(late.id, now))  # type: ignore[misc]
+            retry_while_away(lambda late=late: Message.expire(late.id, now))  # type: ignore[misc]
         # Who sends is asked again: it is written down with the attempt what it goes through, whatever was edited since.
         known = self._lanes.senders.all()
         by_route: dict[Route | None, list[Message]] = {}
@@ -248,10 +248,10 @@ class _Run:
     def _begin_through(self, route: Route | None, mailbox: _Mailbox, messages: list[Message]) -> None:
         """Move messages that go the same way to SENDING."""
         ids = [m.id for m in messages]
-        started, began, lease_until = patiently(lambda: self._start(ids, route))
+        started, began, lease_until = retry_while_away(lambda: self._start(ids, route))
         if missing := [message_id for message_id in ids if message_id not in started]:
             # Another has them, unless the database took our word and its answer was lost: then nobody is at them.
-            patiently(lambda: Message.put_back_unsent(missing, self._claim))
+            retry_while_away(lambda: Message.put_back_unsent(missing, self._claim))
         with self._lock:
             self.lost += len(missing)
             for message in (m for m in messages if m.id in started):
@@ -275,9 +275,9 @@ class _Run:
             mailbox.begun.clear()
         back = 0
         if pending:
-            back += len(patiently(lambda: Message.put_back(pending)))
+            back += len(retry_while_away(lambda: Message.put_back(pending)))
         if begun:
-            back += len(patiently(lambda: Message.put_back_unsent(begun, self._claim)))
+            back += len(retry_while_away(lambda: Message.put_back_unsent(begun, self._claim)))
         with self._lock:
             self.put_back += back
 

@@ -28,7 +28,7 @@ from rqmail.errors import (
     NotFoundError,
 )
 from rqmail.mailers.base import Address, Mail, Mailer, Permit, Receipt
-from rqmail.models.base import AWAY_ERRORS, patiently
+from rqmail.models.base import AWAY_ERRORS, retry_while_away
 from rqmail.models.contents import Contents, load_contents
 from rqmail.models.ledger import attempt_name
 from rqmail.models.message import Attempt, Message, RecipientKind
@@ -325,13 +325,13 @@ class MailProviderService:
     @staticmethod
     def _put_back(message: Message) -> Ending:
         """Nothing was sent: the message waits as if it had never been claimed, unless another has it by now."""
-        back = patiently(lambda: Message.put_back_unsent([message.id], message.claim or ""))
+        back = retry_while_away(lambda: Message.put_back_unsent([message.id], message.claim or ""))
         return Ending.PUT_BACK if back else Ending.LOST
 
     @staticmethod
     def _written(write: Callable[..., bool], *args: object, **kwargs: object) -> Ending:
         """Write the outcome, however long the database takes to come back: by now the mail may be out."""
-        return Ending.DONE if patiently(lambda: write(*args, **kwargs)) else Ending.LOST
+        return Ending.DONE if retry_while_away(lambda: write(*args, **kwargs)) else Ending.LOST
 
 
 class _Unreadable(Exception):

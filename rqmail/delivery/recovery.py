@@ -15,7 +15,7 @@ from rqmail.delivery.outcomes import FIRST_LOOK
 from rqmail.delivery.senders import Senders
 from rqmail.errors import MailboxNotReadableError, MailError, NotFoundError
 from rqmail.models.backlog import overdue
-from rqmail.models.base import AWAY_ERRORS, borrowed
+from rqmail.models.base import AWAY_ERRORS, pooled_connection
 from rqmail.models.mailbox import Provider
 from rqmail.models.message import Event, Message, MessageStatus, Route
 from rqmail.queues import MailQueues
@@ -126,7 +126,7 @@ class Recovery:
             by_job[message.job_id or ""].append(message.id)
         alive = self._queues.alive(job_id for job_id in by_job if job_id)
         put_back = 0
-        with borrowed():
+        with pooled_connection():
             for job_id, ids in by_job.items():
                 if job_id in alive:
                     Message.leave_queued(ids, until=now + _JOB_ALIVE)
@@ -137,7 +137,7 @@ class Recovery:
     def _lost_workers(self, now: datetime) -> int:
         """A worker stopped in the middle of a send: whether the request left the machine is not known."""
         lost = 0
-        with borrowed():
+        with pooled_connection():
             for message in overdue(MessageStatus.SENDING, now, limit=_AT_MOST):
                 lost += message.lose_lease(now, look_at=now + FIRST_LOOK)
         return lost

@@ -12,7 +12,7 @@ from rqmail.errors import NotFoundError
 from rqmail.mailers.base import Mailer
 from rqmail.mailers.factory import MailerFactory
 from rqmail.mailers.graph.mailbox import GraphMailbox
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
 from rqmail.models.message import Route
 from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
@@ -158,7 +158,7 @@ class Senders:
         return None
 
     def _read(self) -> dict[str, Sender]:
-        with borrowed():
+        with pooled_connection():
             mailboxes = list(SystemMailbox.select())
             tenants = list(TenantMailSetting.select())
         graph, sendgrid = Provider.MICROSOFT_GRAPH.value, Provider.SENDGRID.value

@@ -14,7 +14,7 @@ from rqmail.insight.forecast import Backlog, backlog_done_on
 from rqmail.insight.readiness import machinery_of
 from rqmail.insight.standing import Budget, Machinery, SenderStatus, Sentence, State, Status, WindowView
 from rqmail.models import counts
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.counts import SenderCounts
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
 from rqmail.models.message import MessageStatus
@@ -156,7 +156,7 @@ class Overview:
         return self._statuses(shared, self._counted(now), machinery_of(self._limiter, self._queues), now)[name]
 
     def _known(self) -> dict[str, _Known]:
-        with borrowed():
+        with pooled_connection():
             mailboxes = list(SystemMailbox.select().order_by(SystemMailbox.key))
             tenants = list(TenantMailSetting.select().order_by(TenantMailSetting.key))
         known = {}

@@ -14,7 +14,7 @@ from rqmail.clock import Clock
 from rqmail.errors import InvalidInputError
 from rqmail.intake.moments import check_moments, moment_of
 from rqmail.intake.recipients import Folded, recipients_of
-from rqmail.models.base import borrowed, transaction
+from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
 from rqmail.models.message import Message, NewMessage, Priority
 
@@ -174,7 +174,7 @@ def require_sender(sender: str) -> bool:
         return True
     if kind not in {"mailbox", "tenant"} or not key:
         raise InvalidInputError("sender", sender, _SENDER)
-    with borrowed():
+    with pooled_connection():
         if kind == "mailbox":
             mailbox = SystemMailbox.get_or_none(SystemMailbox.key == key)
             provider = None if mailbox is None else Provider.MICROSOFT_GRAPH.value

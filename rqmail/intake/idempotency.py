@@ -11,7 +11,7 @@ from rqmail.clock import Clock
 from rqmail.errors import ConflictError
 from rqmail.intake.draft import Intake
 from rqmail.models.access import IdempotencyKey
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import NewMessage
 
 #: A key is remembered for this long; after that it is as good as new.
@@ -70,7 +70,7 @@ class Submission:
 
     def earlier(self, request: Repeatable) -> Submitted | None:
         """Answer what this request was answered before, ``None`` when it is new."""
-        with borrowed():
+        with pooled_connection():
             row = IdempotencyKey.get_or_none(
                 IdempotencyKey.caller == request.caller,
                 IdempotencyKey.key == request.key,

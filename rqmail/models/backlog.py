@@ -9,7 +9,7 @@ from datetime import datetime
 
 import peewee
 
-from rqmail.models.base import borrowed, db, to_column
+from rqmail.models.base import db, pooled_connection, to_column
 from rqmail.models.message import REFUSED, Message, MessageStatus, Priority
 
 _PRIORITIES = " UNION ALL ".join(f"SELECT {int(p)} AS priority" for p in Priority)
@@ -69,7 +69,7 @@ def due(now: datetime) -> list[Due]:
         SELECT w.sender, p.priority, ({first.format("recipient_count")}) FROM waiting w CROSS JOIN ({_PRIORITIES}) p
         WHERE w.sender IS NOT NULL AND ({first.format("scheduled_on")}) <= {db.param}
     """  # noqa: S608 - only constants and placeholders are put in
-    with borrowed():
+    with pooled_connection():
         return [Due(*row) for row in db.execute_sql(sql, (to_column(now),)).fetchall()]
 
 
@@ -81,7 +81,7 @@ def more_due_than(number: int, lines: Sequence[Due], now: datetime) -> bool:
     )
     sql = f"SELECT COUNT(*) FROM ({' UNION ALL '.join([line] * len(lines))}) AS lines"  # noqa: S608
     values = [value for one in lines for value in (one.sender, one.priority, to_column(now), number + 1)]
-    with borrowed():
+    with pooled_connection():
         return int(db.execute_sql(sql, values).fetchone()[0]) > number
 
 
@@ -91,7 +91,7 @@ def refused(now: datetime) -> list[Refused]:
         f"SELECT sender, priority, recipient_count, scheduled_on <= {db.param} FROM message"  # noqa: S608
         f" WHERE status = 'SCHEDULED' AND {REFUSED} AND (expires_on IS NULL OR expires_on > {db.param})"
     )
-    with borrowed():
+    with pooled_connection():
         return [
             Refused(sender, priority, recipients, bool(is_due))
             for sender, priority, recipients, is_due in db.execute_sql(sql, [to_column(now)] * 2).fetchall()
@@ -113,7 +113,7 @@ def in_hand() -> dict[tuple[str, str | None], InHand]:
         FROM message WHERE {in_hand} AND status = 'SENDING' GROUP BY sender, mailbox_key
     """  # noqa: S608 - only constants are put in
     found: defaultdict[tuple[str, str | None], InHand] = defaultdict(InHand)
-    with borrowed():
+    with pooled_connection():
         for sender, mailbox, *counts in db.execute_sql(sql).fetchall():
             found[sender, mailbox] += InHand(*map(int, counts))
     return dict(found)
@@ -126,7 +126,7 @@ def queued(ids: Sequence[str]) -> list[Message]:
     """
     if not ids:
         return []
-    with borrowed():
+    with pooled_connection():
         return list(
             Message.select(
                 Message.id, Message.sender, Message.subject, Message.attempts, Message.expires_on, Message.created_on
@@ -139,7 +139,7 @@ def queued(ids: Sequence[str]) -> list[Message]:
 def overdue(status: MessageStatus, now: datetime, *, limit: int) -> list[Message]:
     """Answer messages held in ``status`` (QUEUED, SENDING or UNKNOWN) whose lease is over, or that lost it by hand."""
     held = "status IN ('QUEUED', 'SENDING', 'UNKNOWN')"  # as the partial index says it
-    with borrowed():
+    with pooled_connection():
         return list(
             Message.select()
             .where(

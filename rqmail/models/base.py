@@ -31,15 +31,15 @@ AWAY_ERRORS = (peewee.OperationalError, peewee.InterfaceError, MaxConnectionsExc
 #: How long a thread waits for one of them to come free.
 CONNECTION_WAIT_SECONDS = 10.0
 
-#: How often it looks for one that was taken outside :func:`borrowed`, where nobody says when it is given back.
+#: How often it looks for one that was taken outside :func:`pooled_connection`, where nobody says when it is given back.
 _LOOK_AGAIN_SECONDS = 0.05
 
 _T = TypeVar("_T")
 
 _ALL_IN_USE = (
     "no database connection of this process came free in time. Code that queries rqmail's tables from Python must do so"
-    " inside `with rqmail.models.base.borrowed():`, or close its connection afterwards: one that is kept open cannot be"
-    ' used by anybody else (docs/admin.md, "The tables from Python")'
+    " inside `with rqmail.models.base.pooled_connection():`, or close its connection afterwards: one that is kept open"
+    ' cannot be used by anybody else (docs/admin.md, "The tables from Python")'
 )
 
 _slots = threading.BoundedSemaphore(1)
@@ -116,7 +116,7 @@ def _close_former() -> None:
 
 
 @contextmanager
-def borrowed() -> Iterator[None]:
+def pooled_connection() -> Iterator[None]:
     """Use a pooled connection for the statements inside, and give it back; nested use shares the outer one.
 
     Raises ``MaxConnectionsExceeded``, in words, when none comes free in time.
@@ -139,7 +139,7 @@ def borrowed() -> Iterator[None]:
 
 
 def _take_connection(deadline: float) -> None:
-    """Connect; where code outside :func:`borrowed` keeps a connection, wait until ``deadline`` for it to be closed."""
+    """Connect; where code outside :func:`pooled_connection` keeps one, wait until ``deadline`` for it to be closed."""
     while True:
         try:
             db.connect()
@@ -154,23 +154,23 @@ def _take_connection(deadline: float) -> None:
 @contextmanager
 def transaction() -> Iterator[None]:
     """Run the statements inside as one transaction on a pooled connection."""
-    with borrowed(), db.atomic():
+    with pooled_connection(), db.atomic():
         yield
 
 
-def patiently(
-    write: Callable[[], _T], *, patience_seconds: float = 90.0, sleep: Callable[[float], None] = time.sleep
+def retry_while_away(
+    write: Callable[[], _T], *, at_most_seconds: float = 90.0, sleep: Callable[[float], None] = time.sleep
 ) -> _T:
     """Run ``write`` on a pooled connection, retry it while the database is away, and answer what it answers.
 
-    For what must not be forgotten (a mail is out, the row must say so). After ``patience_seconds`` the database's error
+    For what must not be forgotten (a mail is out, the row must say so). After ``at_most_seconds`` the database's error
     is raised.
     """
-    deadline = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + at_most_seconds
     pause = 0.05
     while True:
         try:
-            with borrowed():
+            with pooled_connection():
                 return write()
         except AWAY_ERRORS:
             if time.monotonic() + pause > deadline:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from rqmail.models.base import borrowed, db, is_postgresql, to_column, transaction
+from rqmail.models.base import db, is_postgresql, pooled_connection, to_column, transaction
 from rqmail.models.history import Route
 from rqmail.models.row import MessageRow, these
 from rqmail.models.states import MessageStatus
@@ -118,7 +118,7 @@ class ClaimMoves(MessageRow):
     def is_claimed(self) -> bool:
         """Read whether the row is still SENDING under the claim this one was started with."""
         sql = f"SELECT 1 FROM message WHERE id = {db.param} AND claim = {db.param} AND status = 'SENDING'"  # noqa: S608
-        with borrowed():
+        with pooled_connection():
             return db.execute_sql(sql, (self.id, self.claim)).fetchone() is not None
 
     @classmethod
@@ -141,7 +141,7 @@ class ClaimMoves(MessageRow):
     def leave_queued(cls, ids: Iterable[str], until: datetime) -> None:
         """Leave QUEUED messages to their job until then: it is alive."""
         statement = cls.update(lease_until=until).where(cls.id.in_(list(ids)), cls.now_in(_S.QUEUED))
-        with borrowed():
+        with pooled_connection():
             statement.execute()
 
 

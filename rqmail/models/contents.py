@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rqmail.models.base import borrowed, db
+from rqmail.models.base import db, pooled_connection
 from rqmail.models.message import NewRecipient, RecipientKind
 
 _KINDS = {kind.value: kind for kind in RecipientKind}
@@ -29,7 +29,7 @@ def load_contents(ids: Sequence[str]) -> dict[str, Contents]:
     if not ids:
         return found
     these = f"message_id IN ({', '.join([db.param] * len(ids))})"
-    with borrowed():
+    with pooled_connection():
         bodies = db.execute_sql(f"SELECT message_id, text, html FROM message_content WHERE {these}", ids)  # noqa: S608
         for message_id, text, html in bodies.fetchall():
             found[message_id] = Contents(text, html)

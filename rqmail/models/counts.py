@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from rqmail.models.base import borrowed, db, to_column
+from rqmail.models.base import db, pooled_connection, to_column
 from rqmail.models.message import MessageStatus, Route
 
 _WAITING = ("SCHEDULED", "QUEUED", "SENDING")
@@ -54,7 +54,7 @@ def open_by_sender(now: datetime) -> dict[str, SenderCounts]:
         WHERE status = 'SCHEDULED' AND waiting_for IS NOT NULL GROUP BY sender, waiting_for
     """
     found: defaultdict[str, SenderCounts] = defaultdict(SenderCounts)
-    with borrowed():
+    with pooled_connection():
         rows = db.execute_sql(counted, [to_column(now)] * 6).fetchall()
         held_up = db.execute_sql(reasons).fetchall()
     for sender, status, total, wanted, recipients, due, oldest, next_on in rows:
@@ -83,7 +83,7 @@ def ended_by_sender() -> dict[str, dict[str, int]]:
         WHERE status IN ('SENT', 'ERROR', 'CANCELLED', 'EXPIRED') GROUP BY sender, status
     """
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    with borrowed():
+    with pooled_connection():
         for sender, status, total in db.execute_sql(sql).fetchall():
             found[sender][status] = int(total)
     return dict(found)
@@ -94,7 +94,7 @@ def statuses_of(ids: Sequence[str]) -> dict[str, str]:
     if not ids:
         return {}
     sql = f"SELECT id, status FROM message WHERE id IN ({', '.join([db.param] * len(ids))})"  # noqa: S608
-    with borrowed():
+    with pooled_connection():
         return dict(db.execute_sql(sql, ids).fetchall())
 
 
@@ -104,7 +104,7 @@ def open_messages(sender: str) -> int:
         "SELECT COUNT(*) FROM message"  # noqa: S608 - only placeholders are put in
         f" WHERE sender = {db.param} AND status IN ('SCHEDULED', 'QUEUED', 'SENDING', 'UNKNOWN')"
     )
-    with borrowed():
+    with pooled_connection():
         return int(db.execute_sql(sql, (sender,)).fetchone()[0])
 
 
@@ -116,7 +116,7 @@ def unknown_by_route(sender: str) -> dict[Route | None, int]:
         " GROUP BY provider, mailbox_key, entra_tenant, app_id"
     )
     found: defaultdict[Route | None, int] = defaultdict(int)
-    with borrowed():
+    with pooled_connection():
         for provider, mailbox_key, entra_tenant, app_id, number in db.execute_sql(sql, (sender,)).fetchall():
             known = provider is not None and mailbox_key is not None
             found[Route(provider, mailbox_key, entra_tenant, app_id) if known else None] += int(number)

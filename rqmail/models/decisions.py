@@ -8,7 +8,7 @@ from typing import Any
 
 import peewee
 
-from rqmail.models.base import borrowed, db, to_column
+from rqmail.models.base import db, pooled_connection, to_column
 from rqmail.models.history import Attempt, Event, event, iso, line
 from rqmail.models.row import MessageRow, these
 from rqmail.models.states import MessageStatus
@@ -35,7 +35,7 @@ class DecisionMoves(MessageRow):
         statement = (
             type(self).update(**changes).where(peewee.SQL(*self._as_claimed()), type(self).status == _S.UNKNOWN.value)
         )
-        with borrowed():
+        with pooled_connection():
             return bool(statement.execute())
 
     def confirm_sent(self, now: datetime, note: str, by: str | None = None) -> bool:
@@ -147,5 +147,5 @@ class DecisionMoves(MessageRow):
             "attempt_log": cls.attempt_log.concat(line(Event(now, "brought-forward", by=by))),
         }
         statement = cls.update(**forward).where(cls.id.in_(ids), cls.now_in(_S.SCHEDULED)).returning(cls.id)
-        with borrowed():
+        with pooled_connection():
             return [row.id for row in statement.execute()]

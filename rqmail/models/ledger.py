@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from rqmail.clock import to_epoch_ms
-from rqmail.models.base import borrowed, db, to_column
+from rqmail.models.base import db, pooled_connection, to_column
 
 
 def attempt_name(message_id: str, claim: str | None) -> str | None:
@@ -25,7 +25,7 @@ def sends_since(mailbox_key: str, since: datetime) -> list[tuple[int, int, str |
         " id, CASE status WHEN 'SENDING' THEN claim END FROM message WHERE status IN ('SENDING', 'SENT', 'UNKNOWN')"
         f" AND mailbox_key = {db.param} AND attempted_on > {db.param} ORDER BY attempted_on"
     )
-    with borrowed():
+    with pooled_connection():
         rows = db.execute_sql(sql, (mailbox_key, to_column(since))).fetchall()
     return [
         (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from rqmail.models.base import borrowed, db, is_postgresql, to_column
+from rqmail.models.base import db, is_postgresql, pooled_connection, to_column
 from rqmail.models.message import Message, MessageStatus, Priority
 
 
@@ -57,7 +57,7 @@ def find(wanted: Filter, *, limit: int, after: str | None = None) -> list[Messag
         where.append(f"id < {db.param}")
         values.append(after)
     sql = f"SELECT * FROM message{_where(where)} ORDER BY id DESC LIMIT {db.param}"  # noqa: S608 - only placeholders
-    with borrowed():
+    with pooled_connection():
         return list(Message.raw(sql, *values, limit))
 
 
@@ -67,7 +67,7 @@ def first_recipients(ids: Sequence[str]) -> dict[str, str]:
         return {}
     these = ", ".join([db.param] * len(ids))
     sql = f"SELECT message_id, address FROM recipient WHERE position = 0 AND message_id IN ({these})"  # noqa: S608
-    with borrowed():
+    with pooled_connection():
         return dict(db.execute_sql(sql, ids).fetchall())
 
 
@@ -77,7 +77,7 @@ def addresses(ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     if ids:
         these = ", ".join([db.param] * len(ids))
         sql = f"SELECT message_id, address FROM recipient WHERE message_id IN ({these}) ORDER BY message_id, position"  # noqa: S608
-        with borrowed():
+        with pooled_connection():
             for message_id, address in db.execute_sql(sql, ids).fetchall():
                 found[message_id].append(address)
     return {one: tuple(some) for one, some in found.items()}
@@ -86,7 +86,7 @@ def addresses(ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def count(wanted: Filter) -> int:
     """Count the matching messages."""
     where, values = _conditions(wanted)
-    with borrowed():
+    with pooled_connection():
         return int(db.execute_sql(f"SELECT COUNT(*) FROM message{_where(where)}", values).fetchone()[0])  # noqa: S608
 
 
@@ -94,7 +94,7 @@ def count_by_status(wanted: Filter) -> dict[str, int]:
     """Count the matching messages in each status that has any, in one pass."""
     where, values = _conditions(wanted)
     sql = f"SELECT status, COUNT(*) FROM message{_where(where)} GROUP BY status"  # noqa: S608 - only placeholders
-    with borrowed():
+    with pooled_connection():
         return {status: int(number) for status, number in db.execute_sql(sql, values).fetchall()}
 
 
@@ -105,7 +105,7 @@ def find_ids(wanted: Filter, *, limit: int, after: str | None = None) -> list[st
         where.append(f"id > {db.param}")
         values.append(after)
     sql = f"SELECT id FROM message{_where(where)} ORDER BY id LIMIT {db.param}"  # noqa: S608 - only placeholders
-    with borrowed():
+    with pooled_connection():
         return [row[0] for row in db.execute_sql(sql, [*values, limit]).fetchall()]
 
 
@@ -191,7 +191,7 @@ def _is_message_id(text: str) -> bool:
 
 def _has_got_mail(address: str) -> bool:
     condition, value = _is_address(address)
-    with borrowed():
+    with pooled_connection():
         sql = f"SELECT 1 FROM recipient WHERE {condition} LIMIT 1"  # noqa: S608 - only placeholders
         return db.execute_sql(sql, (value,)).fetchone() is not None
 

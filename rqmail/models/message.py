@@ -12,7 +12,7 @@ from typing import Any
 
 import peewee
 
-from rqmail.models.base import BaseModel, borrowed
+from rqmail.models.base import BaseModel, pooled_connection
 from rqmail.models.claims import REFUSED, Claim, ClaimMoves, Claims
 from rqmail.models.decisions import DecisionMoves
 from rqmail.models.history import Attempt, Event, Route
@@ -68,14 +68,14 @@ class Message(ClaimMoves, ResultMoves, DecisionMoves):
     @classmethod
     def count_final(cls, before: datetime) -> int:
         """Count the messages that came to their end before then; where nobody dated it, the last thing known counts."""
-        with borrowed():
+        with pooled_connection():
             return int(cls.select().where(cls._final_before(before)).count())
 
     @classmethod
     def delete_final(cls, before: datetime, *, limit: int) -> int:
         """Delete at most ``limit`` of them, with their content and recipients."""
         old = cls.select(cls.id).where(cls._final_before(before)).limit(limit)
-        with borrowed():
+        with pooled_connection():
             return int(cls.delete().where(cls.id.in_(old)).execute())
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import peewee
 
-from rqmail.models.base import BaseModel, UtcDateTimeField, borrowed, db, to_column
+from rqmail.models.base import BaseModel, UtcDateTimeField, db, pooled_connection, to_column
 from rqmail.models.history import LONGEST_HISTORY, Attempt, Event, Route, entries, line
 from rqmail.models.states import ENTERED_FROM, IN, MessageStatus, names
 from rqmail.models.submitting import Priority
@@ -102,7 +102,7 @@ class MessageRow(BaseModel):
             f"UPDATE message SET {', '.join(assignments)} WHERE {where}"  # noqa: S608 - names and states are ours
             f" AND status || '' IN ({IN[frozenset(allowed)]}) RETURNING id"
         )
-        with borrowed():
+        with pooled_connection():
             return [row[0] for row in db.execute_sql(statement, [*set_to, *values]).fetchall()]
 
     def _settle(

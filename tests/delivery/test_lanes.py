@@ -12,7 +12,7 @@ import pytest
 from rqmail.delivery.lanes import Lanes, LanesReport
 from rqmail.delivery.outcomes import Ending
 from rqmail.delivery.senders import Sender
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message, MessageStatus, Priority
 from rqmail.ratelimit.limits import RateLimits
 from support.clock import START
@@ -105,7 +105,7 @@ def test_a_message_is_sending_under_a_lease_before_it_is_sent(database, lanes, s
     seen = []
 
     def during(message: Message) -> None:
-        with borrowed():
+        with pooled_connection():
             seen.append(reloaded(message))
 
     service.during = during
@@ -315,7 +315,7 @@ def test_what_another_has_by_then_is_left_to_it(database, lanes, service, clock)
 
     def during(message: Message) -> None:
         clock.advance(LEASE * 2)
-        with borrowed():
+        with pooled_connection():
             Message.update(status=S.SENDING.value, claim="another").where(Message.id == second).execute()
 
     service.during = during

@@ -12,7 +12,7 @@ from textwrap import dedent
 import pytest
 
 from rqmail.models import backlog
-from rqmail.models.base import borrowed, db
+from rqmail.models.base import db, pooled_connection
 from rqmail.models.message import Message, MessageStatus, Priority
 from support.clock import START
 from support.messages import message_in, new_message, reloaded, submitted
@@ -207,9 +207,9 @@ def test_no_statement_keeps_a_connection_from_the_others(database):
 
 def test_a_connection_borrowed_twice_is_one_and_is_given_back_once(database):
     db.close()
-    with borrowed():
+    with pooled_connection():
         outer = db.connection()
-        with borrowed():
+        with pooled_connection():
             assert db.connection() is outer
         assert not db.is_closed()
     assert db.is_closed()

@@ -36,7 +36,8 @@ def bound(kind: str, url: str) -> Iterator[BoundDatabase]:
     """Bind the models to ``url``, and close every connection afterwards.
 
     A test may query at will: its own thread keeps the connection it made that way, on SQLite beside the one the product
-    makes do with. In any other thread a query must be inside ``borrowed()``: there it would take a connection for good.
+    makes do with. In any other thread a query must be inside ``pooled_connection()``: there it would
+    take a connection for good.
     """
     pool = connect(url, max_connections=2 if kind == "sqlite" else None)
     pool.__class__ = type("Strict" + type(pool).__name__, (_Strict, type(pool)), {})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rqmail.models.base import borrowed, db, is_postgresql
+from rqmail.models.base import db, is_postgresql, pooled_connection
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def recorded() -> Iterator[list[tuple[str, Any]]]:
 def plan(sql: str, params: Any) -> list[str]:
     """The database's plan for a statement, a line a step."""
     explain = "EXPLAIN " if is_postgresql() else "EXPLAIN QUERY PLAN "
-    with borrowed():
+    with pooled_connection():
         return [str(step[-1]).strip() for step in db.obj.execute_sql(explain + sql, params).fetchall()]
 
 

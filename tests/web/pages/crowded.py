@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from rqmail.bootstrap import Application
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message, MessageStatus
 from support.clock import MovableClock
 from web.pages.populated import SUBJECTS, Day
@@ -26,7 +26,7 @@ _LOST = (
 
 def crowd(application: Application, clock: MovableClock) -> dict[str, str]:
     """Fill the tables and Redis; answer the ids of a few messages by what they are there to show."""
-    with borrowed():
+    with pooled_connection():
         return Crowd(application, clock, 2800).pass_by()
 
 

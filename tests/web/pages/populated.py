@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from rqmail.bootstrap import Application
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message, MessageStatus, NewMessage, NewRecipient, Priority, RecipientKind
 from rqmail.ratelimit.limiter import Reservation
 from rqmail.ratelimit.limits import RateLimits
@@ -67,7 +67,7 @@ def populate(application: Application, clock: MovableClock, *, sent: int = 10) -
 
     ``sent`` is how many of the last hours' messages are there one by one, rather than only counted.
     """
-    with borrowed():
+    with pooled_connection():
         return Day(application, clock, sent).pass_by()
 
 

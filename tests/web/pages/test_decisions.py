@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rqmail.delivery.recovery
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import MessageStatus
 from rqmail.web.pages import decisions
 from support.messages import message_in, reloaded
@@ -20,7 +20,7 @@ S = MessageStatus
 @pytest.fixture
 def lost(clock):
     """Thirty-six messages of one mailbox, lost in one minute; one lost later; one of another mailbox."""
-    with borrowed():
+    with pooled_connection():
         common = {"last_error": "HTTP 504", "sender": "mailbox:news", "mailbox_key": "news@x.nl"}
         one_minute = clock().replace(second=0, microsecond=0)
         together = [
@@ -43,7 +43,7 @@ def form(page, text):
 
 
 def states(ids):
-    with borrowed():
+    with pooled_connection():
         return {reloaded(one).status for one in ids}
 
 
@@ -72,7 +72,7 @@ def test_a_group_is_decided_at_once_and_one_stays_in_place(admin, application, l
 
 
 def test_more_than_a_page_of_a_list_is_decided_at_once(admin, clock):
-    with borrowed():
+    with pooled_connection():
         ids = [message_in(S.UNKNOWN, attempted_on=clock(), last_error="lost").id for _ in range(70)]
     where, shown = form(admin.look("/ui/decisions"), "Confirm these 70")
     admin.send(where, {"sure": "confirm-sent", "scope": "selected", "ids": shown})
@@ -82,7 +82,7 @@ def test_more_than_a_page_of_a_list_is_decided_at_once(admin, clock):
 def test_that_the_app_may_not_read_the_mailbox_is_said_once_and_what_to_do(admin, beheerder):
     text = Path(rqmail.delivery.recovery.__file__).read_text()
     assert decisions._MAY_NOT_READ in text  # what recovery writes is what is looked for
-    with borrowed():
+    with pooled_connection():
         for _ in range(5):
             message_in(S.UNKNOWN, last_error=f"… ({decisions._MAY_NOT_READ}).", sender="mailbox:news")
     assert admin.look("/ui/decisions").count("grant it to the app") == 1

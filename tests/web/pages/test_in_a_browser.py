@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from rqmail import bootstrap
 from rqmail.bootstrap import Application
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message, MessageStatus
 from rqmail.settings import Settings
 from support.clock import MovableClock
@@ -58,7 +58,7 @@ def test_the_next_dispatch_uses_a_limit_that_was_just_changed_and_no_process_is_
     other_process: Application, page: Page, application: Application, clock: MovableClock
 ) -> None:
     application.mailboxes.add("nieuws", "nieuws@x.nl", rate_limit_per_minute=2, pacing="burst")
-    with borrowed():
+    with pooled_connection():
         submitted(*(new_message("mailbox:nieuws") for _ in range(20)))
     assert other_process.dispatcher.tick().claimed == 2
 
@@ -107,7 +107,7 @@ def test_a_mailbox_is_paused_and_resumed_and_says_why_nothing_goes_out(
     other_process: Application, page: Page, application: Application
 ) -> None:
     application.mailboxes.add("nieuws", "nieuws@x.nl")
-    with borrowed():
+    with pooled_connection():
         submitted(new_message("mailbox:nieuws"))
     page.goto("/ui/mailboxes")
     page.get_by_role("button", name="Pauzeren…").click()
@@ -124,7 +124,7 @@ def test_a_mailbox_is_paused_and_resumed_and_says_why_nothing_goes_out(
 
 
 def test_an_undecided_message_is_decided_after_it_was_asked(page: Page) -> None:
-    with borrowed():
+    with pooled_connection():
         undecided = message_in(MessageStatus.UNKNOWN, last_error="HTTP 504").id
     page.goto("/ui/decisions")
     expect(page.get_by_role("article")).to_contain_text("HTTP 504")
@@ -135,7 +135,7 @@ def test_an_undecided_message_is_decided_after_it_was_asked(page: Page) -> None:
     page.get_by_role("button", name="Is verzonden").click()
     page.get_by_role("dialog").get_by_role("button", name="Is verzonden").click()
     expect(page.get_by_text("Niets vraagt een besluit.")).to_be_visible()
-    with borrowed():
+    with pooled_connection():
         assert reloaded(undecided).status == MessageStatus.SENT
 
 
@@ -149,7 +149,7 @@ def test_the_language_is_switched_and_stays(page: Page) -> None:
 
 
 def test_times_are_in_the_viewers_zone_and_tell_utc_too(page: Page) -> None:
-    with borrowed():
+    with pooled_connection():
         [message_id] = submitted()
     page.goto(f"/ui/messages/{message_id}")
     moment = page.locator("dd time").first
@@ -158,7 +158,7 @@ def test_times_are_in_the_viewers_zone_and_tell_utc_too(page: Page) -> None:
 
 
 def test_many_messages_are_chosen_and_cancelled(page: Page) -> None:
-    with borrowed():
+    with pooled_connection():
         submitted(*(new_message(subject=f"Mail {n}") for n in range(3)))
     page.goto("/ui/messages")
     page.get_by_label("Kies alles op deze pagina").check()
@@ -169,14 +169,14 @@ def test_many_messages_are_chosen_and_cancelled(page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("2 berichten annuleren?")
     page.get_by_role("button", name="Annuleren").click()
     expect(page.get_by_role("status")).to_contain_text("2 berichten zijn geannuleerd.")
-    with borrowed():
+    with pooled_connection():
         assert [m.subject for m in Message.select().where(Message.status == "SCHEDULED")] == ["Mail 1"]
 
 
 def test_what_others_wrote_never_runs(page: Page, application: Application, observed: Any) -> None:
     application.mailboxes.add("nieuws", "nieuws@x.nl")
     application.mailboxes.pause("nieuws", reason=EVIL)
-    with borrowed():
+    with pooled_connection():
         [message_id] = submitted(new_message("mailbox:nieuws", subject=EVIL, text=EVIL, html=EVIL))
         Message.update(last_error=EVIL, waiting_for=EVIL[:40]).where(Message.id == message_id).execute()
         message_in(MessageStatus.UNKNOWN, subject=EVIL, last_error=EVIL, mailbox_key=EVIL)
@@ -204,7 +204,7 @@ def test_numbers_stay_fresh_while_one_looks_and_rest_while_one_does_not(
     page.goto("/ui/")
     queued = page.locator(".tile").filter(has_text="In de wachtrij").locator("b")
     expect(queued).to_have_text("0")
-    with borrowed():
+    with pooled_connection():
         submitted()
     page.clock.run_for(5_500)
     expect(queued).to_have_text("1")
@@ -216,7 +216,7 @@ def test_numbers_stay_fresh_while_one_looks_and_rest_while_one_does_not(
     asked = len(observed.asked)
     page.clock.run_for(60_000)
     assert len(observed.asked) == asked
-    with borrowed():
+    with pooled_connection():
         submitted()
     page.evaluate("() => { window.away = false; document.dispatchEvent(new Event('visibilitychange')); }")
     expect(queued).to_have_text("2")
@@ -228,7 +228,7 @@ def test_fresh_numbers_do_not_take_away_where_the_keyboard_is(page: Page, applic
     page.goto("/ui/")
     tile = page.locator(".tile").first
     tile.focus()
-    with borrowed():
+    with pooled_connection():
         submitted()
     page.clock.run_for(5_500)
     expect(page.locator("#busiest")).to_contain_text("1 bericht wacht")
@@ -240,7 +240,7 @@ def test_what_is_being_typed_is_not_taken_away_by_fresh_numbers(page: Page, appl
     page.clock.install()
     page.goto("/ui/mailboxes")
     page.get_by_label("Grens per Minuut van nieuws").fill("12")
-    with borrowed():
+    with pooled_connection():
         submitted(new_message("mailbox:nieuws"))
     page.clock.run_for(5_500)
     expect(page.get_by_role("row", name="nieuws")).to_contain_text("1 bericht wacht")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import MessageStatus
 from support.messages import message_in
 
@@ -52,7 +52,7 @@ def test_an_accepted_limit_leads_back_to_the_list_as_it_was(admin, many):
 def test_no_address_of_a_form_answers_that_the_method_is_not_allowed(admin, web, application):
     application.mailboxes.add("news", "news@x.nl")
     application.tenants.add("acme", "default")
-    with borrowed():
+    with pooled_connection():
         message = message_in(MessageStatus.UNKNOWN).id
     parts = {"message_id": message, "name": "app", "verb": "resend"}
     tried = 0
@@ -92,7 +92,7 @@ def test_pauses_for_one_reason_are_one_warning_and_much_waiting_mail_comes_first
     for key, reason in (("a", "Holiday"), ("b", "Holiday"), ("c", "Wrong list")):
         application.mailboxes.add(key, f"{key}@x.nl")
         application.mailboxes.pause(key, reason=reason)
-    with borrowed():
+    with pooled_connection():
         for _ in range(3):
             message_in(MessageStatus.SCHEDULED, sender="mailbox:c")
         message_in(MessageStatus.SCHEDULED, sender="mailbox:b")
@@ -105,7 +105,7 @@ def test_pauses_for_one_reason_are_one_warning_and_much_waiting_mail_comes_first
 
 
 def test_days_of_a_filter_are_those_of_the_viewers_zone(admin, application, clock):
-    with borrowed():
+    with pooled_connection():
         message_in(MessageStatus.SENT, created_on=clock().replace(hour=23, minute=30))
     shown = lambda query: 'name="ids"' in admin.look(f"/ui/messages?{query}")  # noqa: E731
     assert shown("from=2026-03-10&to=2026-03-10")

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from rqmail.bootstrap import Application
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import MessageStatus
 from support.clock import MovableClock
 from support.messages import message_in, new_message, reloaded, submitted
@@ -47,7 +47,7 @@ def test_a_refused_limit_is_in_sight_in_the_list_as_it_was(page: Page, applicati
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_a_long_word_in_a_subject_covers_no_button_and_widens_no_page(page: Page, width: int) -> None:
-    with borrowed():
+    with pooled_connection():
         undecided = message_in(MessageStatus.UNKNOWN, subject=LONG_WORD, last_error=LONG_WORD).id
         submitted(new_message("mailbox:news", subject=LONG_WORD))
     page.set_viewport_size({"width": width, "height": 800})
@@ -63,7 +63,7 @@ def test_a_long_word_in_a_subject_covers_no_button_and_widens_no_page(page: Page
 
 def test_a_group_is_decided_with_the_keyboard_alone(page: Page, clock: MovableClock) -> None:
     lost = clock().replace(second=0)
-    with borrowed():
+    with pooled_connection():
         ids = [
             message_in(MessageStatus.UNKNOWN, subject=f"Mail {n}", attempted_on=lost, last_error="HTTP 504").id
             for n in range(36)
@@ -89,7 +89,7 @@ def test_a_group_is_decided_with_the_keyboard_alone(page: Page, clock: MovableCl
     expect(page.get_by_role("status")).to_contain_text("34 berichten gelden als verzonden.")
     expect(page).to_have_url(re.compile(r"/ui/decisions(#.*)?$"))
     expect(page.get_by_role("button", name="Deze 2 zijn verzonden")).to_be_visible()
-    with borrowed():
+    with pooled_connection():
         assert {reloaded(one).status for one in ids[:34]} == {MessageStatus.SENT}
         assert {reloaded(one).status for one in ids[34:]} == {MessageStatus.UNKNOWN}
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import MessageStatus, RecipientKind
 from rqmail.models.message import Recipient as RecipientRow
 from support.messages import ATTEMPT, message_in, new_message, reloaded, submitted
@@ -24,12 +24,12 @@ S = MessageStatus
 
 
 def in_state(status, **fields):
-    with borrowed():
+    with pooled_connection():
         return message_in(status, **fields)
 
 
 def state_of(message_id):
-    with borrowed():
+    with pooled_connection():
         return reloaded(message_id).status
 
 
@@ -248,7 +248,7 @@ def test_a_reset_that_redis_did_not_take_is_not_called_done(admin, application, 
 
 
 def test_a_mailbox_is_not_deleted_while_mail_of_it_waits(admin, beheerder, application, news):
-    with borrowed():
+    with pooled_connection():
         [waiting] = submitted()
     assert beheerder.send(f"/ui/mailboxes/{news}/delete", {}).headers["Location"] == f"/ui/mailboxes/{news}"
     assert "news kan niet worden verwijderd" in beheerder.notice()
@@ -280,7 +280,7 @@ def lines(page):
 
 
 def test_messages_are_found_by_what_is_known_about_them(admin, news):
-    with borrowed():
+    with pooled_connection():
         one, other = submitted(
             new_message(subject="Open dag", to=("sanne@x.nl",)), new_message("default", subject="50% korting")
         )
@@ -299,7 +299,7 @@ def test_messages_are_found_by_what_is_known_about_them(admin, news):
 
 
 def test_messages_are_paged_by_cursor_and_counted_by_status(admin):
-    with borrowed():
+    with pooled_connection():
         ids = submitted(*(new_message() for _ in range(51)))
     in_state(S.SENT)
     first = admin.look("/ui/messages?status=SCHEDULED")
@@ -339,7 +339,7 @@ def test_what_is_done_to_many_is_asked_with_their_number_first(admin, applicatio
 
 
 def test_all_that_match_is_all_that_match(admin):
-    with borrowed():
+    with pooled_connection():
         ids = submitted(*(new_message(subject="Campaign") for _ in range(60)))
         [other] = submitted(new_message(subject="Other"))
     asked = {"action": "cancel", "scope": "all", "subject": "campaign"}
@@ -352,7 +352,7 @@ def test_all_that_match_is_all_that_match(admin):
 
 @pytest.mark.parametrize("asked", [{}, {"action": "cancel"}, {"action": "explode", "scope": "all"}])
 def test_nothing_chosen_is_nothing_done(admin, asked):
-    with borrowed():
+    with pooled_connection():
         [waiting] = submitted()
     assert admin.send("/ui/messages/bulk", {**asked, "sure": "yes"}).status_code == 303
     assert "Choose messages first." in admin.notice()
@@ -360,7 +360,7 @@ def test_nothing_chosen_is_nothing_done(admin, asked):
 
 
 def test_the_export_has_every_message_and_no_formula(admin):
-    with borrowed():
+    with pooled_connection():
         submitted(*(new_message(subject=text) for text in ("=1+1", "+x", "-x", "@x", "\tx", "plain, with comma")))
     answer = admin.client.get("/ui/messages/export.csv?status=SCHEDULED")
     assert answer.content_type == "text/csv; charset=utf-8"
@@ -371,7 +371,7 @@ def test_the_export_has_every_message_and_no_formula(admin):
 
 
 def test_the_export_begins_with_a_bom_and_takes_the_delimiter_a_spreadsheet_wants(admin):
-    with borrowed():
+    with pooled_connection():
         submitted(new_message(subject="Zoë; =1"))
     answer = admin.client.get("/ui/messages/export.csv?status=SCHEDULED&delimiter=;")
     assert answer.data.startswith(b"\xef\xbb\xbfid;sender;")
@@ -381,7 +381,7 @@ def test_the_export_begins_with_a_bom_and_takes_the_delimiter_a_spreadsheet_want
 
 
 def test_the_one_box_finds_messages_in_the_list_and_in_the_export(admin):
-    with borrowed():
+    with pooled_connection():
         [wanted, _] = submitted(new_message(to=("zoe@example.net",)), new_message())
     for path in ("/ui/messages", "/ui/messages/export.csv"):
         text = admin.client.get(path, query_string={"q": "Zoe@example"}).text
@@ -393,7 +393,7 @@ def test_the_one_box_finds_messages_in_the_list_and_in_the_export(admin):
 
 
 def test_a_mails_own_html_is_a_page_that_may_do_nothing(admin):
-    with borrowed():
+    with pooled_connection():
         [message_id] = submitted(new_message(html="<script>alert(1)</script><b>hi</b>"))
     page = admin.look(f"/ui/messages/{message_id}")
     assert f'<iframe sandbox="" src="/ui/messages/{message_id}/html"' in page
@@ -474,7 +474,7 @@ def test_a_token_is_shown_once_and_lets_in_until_it_is_revoked(admin, beheerder,
 
 
 def test_what_others_wrote_is_shown_as_text_wherever_it_is_shown(admin, application, news):
-    with borrowed():
+    with pooled_connection():
         [message_id] = submitted(new_message(subject=EVIL, text=EVIL, html=EVIL))
         undecided = message_in(S.UNKNOWN, subject=EVIL, last_error=EVIL, mailbox_key=EVIL).id
         for kind, address in ((RecipientKind.CC, EVIL), (RecipientKind.BCC, "x@y.nl")):

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message
 from rqmail.ratelimit.limits import RateLimits
 from support.messages import new_message, submitted
@@ -37,7 +37,7 @@ def beat(application, clock):
 
 
 def hand_in(number=1, **fields):
-    with borrowed():
+    with pooled_connection():
         return submitted(*(new_message(**fields) for _ in range(number)))
 
 
@@ -64,7 +64,7 @@ def test_it_is_going(admin, beheerder, news, beat):
 
 def test_it_was_put_off(admin, beheerder, news, beat, clock):
     ids = hand_in(2)
-    with borrowed():
+    with pooled_connection():
         later = clock() + timedelta(minutes=2)
         Message.update(scheduled_on=later, waiting_for="throttled").where(Message.id.in_(ids)).execute()
     assert said(admin) == "2 messages wait: put off (2 provider asked to slow down); the next try is 09:32."

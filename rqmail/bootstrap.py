@@ -200,6 +200,7 @@ class Application:
             self.queues,
             self.clock,
             Pacer(self.redis, poll_seconds=self.settings.poll_seconds),
+            self.metrics,
             reserve_for_high=self.settings.reserve_for_high,
             job_size=self.settings.send_lanes * _MESSAGES_PER_LANE,
             queued_at_most=_QUEUED_AT_MOST,

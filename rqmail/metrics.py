@@ -14,7 +14,8 @@ from rqmail.clock import Clock, utc_now
 #: One hash: ``event|label`` counts, ``event|label|le=S`` is a bucket of its histogram, ``event|label|sum`` seconds.
 KEY = "rqmail:metrics"
 
-#: The same events without their labels, one hash for each minute in which they were added up.
+#: The same events without their labels, one hash for each minute in which they were added up; ``denied|reason|mailbox``
+#: tells there how often the limiter denied which mailbox.
 MINUTE_KEY = "rqmail:metrics:minute:"
 _MINUTE = timedelta(minutes=1)
 _MINUTES_KEPT = timedelta(hours=2)
@@ -53,12 +54,19 @@ class Metrics:
         self._lock = threading.Lock()
         self._counts: Tally[str] = Tally()
         self._seconds: Tally[str] = Tally()
+        self._denied: Tally[str] = Tally()
 
-    def count(self, event: str, label: str, seconds: float | None = None) -> None:
-        """Count one ``event`` under ``label``; with ``seconds`` also in its latency histogram."""
+    def denied(self, mailbox_key: str, reason: str) -> None:
+        """Count that the limiter denied a mailbox a place."""
+        with self._lock:
+            self._counts[f"denied|{reason}"] += 1
+            self._denied[f"denied|{reason}|{mailbox_key}"] += 1
+
+    def count(self, event: str, label: str, seconds: float | None = None, *, times: int = 1) -> None:
+        """Count an ``event`` under ``label``; with ``seconds`` also in its latency histogram."""
         name = f"{event}|{label}"
         with self._lock:
-            self._counts[name] += 1
+            self._counts[name] += times
             if seconds is not None:
                 self._seconds[f"{name}|sum"] += seconds  # type: ignore[assignment]  # a tally of floats
                 bucket = next(bound for bound in BUCKETS if seconds <= bound)
@@ -69,6 +77,7 @@ class Metrics:
         with self._lock:
             counts, self._counts = self._counts, Tally()
             seconds, self._seconds = self._seconds, Tally()
+            denied, self._denied = self._denied, Tally()
         if not counts:
             return
         pipe = self._redis.pipeline()
@@ -80,6 +89,8 @@ class Metrics:
         for name, number in counts.items():
             if name.count("|") == 1:
                 pipe.hincrby(this_minute, name.partition("|")[0], number)
+        for name, number in denied.items():
+            pipe.hincrby(this_minute, name, number)
         pipe.expire(this_minute, _MINUTES_KEPT)
         try:
             pipe.execute()
@@ -87,6 +98,7 @@ class Metrics:
             with self._lock:
                 self._counts += counts
                 self._seconds += seconds
+                self._denied += denied
 
     def samples(self) -> list[Sample]:
         """Read the shared totals, sorted by event and label."""
@@ -105,8 +117,7 @@ class Metrics:
 
     def last_hour(self) -> list[Minute]:
         """Answer the last sixty minutes, oldest first; the one that is running is the last."""
-        now = self._clock().replace(second=0, microsecond=0)
-        minutes = [now - ago * _MINUTE for ago in range(59, -1, -1)]
+        minutes = _minutes_of_an_hour(self._clock())
         pipe = self._redis.pipeline(transaction=False)
         for minute in minutes:
             pipe.hmget(_minute_key(minute), "sent", "deferred", "failed")
@@ -115,6 +126,26 @@ class Metrics:
             Minute(minute, *(int(count or 0) for count in counts))
             for minute, counts in zip(minutes, found, strict=True)
         ]
+
+    def denied_last_hour(self) -> dict[str, dict[str, int]]:
+        """Answer how often the limiter denied each mailbox in the last sixty minutes, by reason."""
+        pipe = self._redis.pipeline(transaction=False)
+        for minute in _minutes_of_an_hour(self._clock()):
+            pipe.hgetall(_minute_key(minute))
+        found: dict[str, dict[str, int]] = {}
+        for fields in pipe.execute():
+            for name, number in fields.items():
+                event, _, rest = name.decode().partition("|")
+                if event == "denied" and rest:
+                    reason, _, mailbox_key = rest.partition("|")
+                    reasons = found.setdefault(mailbox_key, {})
+                    reasons[reason] = reasons.get(reason, 0) + int(number)
+        return found
+
+
+def _minutes_of_an_hour(now: datetime) -> list[datetime]:
+    this_minute = now.replace(second=0, microsecond=0)
+    return [this_minute - ago * _MINUTE for ago in range(59, -1, -1)]
 
 
 def _minute_key(moment: datetime) -> str:

@@ -45,3 +45,25 @@ def test_the_totals_go_on_whatever_the_minute(metrics, clock):
         clock.advance(hours=2)
     [sample] = metrics.samples()
     assert (sample.event, sample.label, sample.count) == ("sent", "news@x.nl", 3)
+
+
+def test_how_often_each_mailbox_was_denied_is_told_for_the_last_hour_by_reason_and_then_forgotten(
+    metrics, clock, redis_client
+):
+    for mailbox_key, reason in (("news@x.nl", "minute"), ("news@x.nl", "minute"), ("a|b@x.nl", "day")):
+        metrics.denied(mailbox_key, reason)
+    metrics.flush()
+    clock.advance(minutes=30)
+    metrics.denied("news@x.nl", "minute")
+    metrics.denied("news@x.nl", "paused")
+    metrics.count("sent", "news@x.nl")
+    metrics.flush()
+    assert metrics.denied_last_hour() == {"news@x.nl": {"minute": 3, "paused": 1}, "a|b@x.nl": {"day": 1}}
+    assert {(s.event, s.label): s.count for s in metrics.samples() if s.event == "denied"} == {
+        ("denied", "day"): 1,
+        ("denied", "minute"): 3,
+        ("denied", "paused"): 1,
+    }
+    clock.advance(minutes=45)
+    assert metrics.denied_last_hour() == {"news@x.nl": {"minute": 1, "paused": 1}}
+    assert all(0 < redis_client.ttl(key) <= 7200 for key in redis_client.keys("rqmail:metrics:minute:*"))

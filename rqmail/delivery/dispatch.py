@@ -12,7 +12,8 @@ import structlog
 
 from rqmail.clock import Clock, to_epoch_ms
 from rqmail.delivery.senders import Sender, Senders
-from rqmail.models.backlog import Due, InHand, Refused, due, in_hand, more_due_than, refused
+from rqmail.metrics import Metrics
+from rqmail.models.backlog import Due, InHand, Refused, count_due, due, in_hand, refused
 from rqmail.models.base import retry_while_away, transaction
 from rqmail.models.message import Claim, Claims, Message, Priority
 from rqmail.queues import MailQueues
@@ -31,6 +32,9 @@ CLAIM_LEASE = timedelta(seconds=15)
 
 #: Without a limiter's answer (Redis down, or a sender without limits) this many of a sender are in hand at most.
 _UNLIMITED_IN_HAND = 100
+
+#: Of a line this many messages are counted when it is told what waits: the backlog's length must not cost more.
+_COUNTED_AT_MOST = 10_000
 
 #: Mailboxes whose claims are committed together: a commit takes longer than a claim.
 _MAILBOXES_PER_COMMIT = 50
@@ -53,7 +57,8 @@ class _Room:
 
     ``pace`` says how many of the calls are to be given out by now, when more mail waits than there are. ``kept`` is, by
     priority, how many recipients are kept for messages that the limiter refused and whose moment is still to come;
-    ``refused`` are the lines (sender and priority) of those whose moment has come.
+    ``refused`` are the lines (sender and priority) of those whose moment has come. ``reason`` and ``free_ms`` say why
+    more cannot be claimed, and when it can.
     """
 
     calls: int
@@ -61,12 +66,15 @@ class _Room:
     recipients: int | None
     whole_day: int | None
     pace: Pace | None = None
+    reason: str = "minute"
+    free_ms: int = 0
     kept: Counter[int] = field(default_factory=Counter)
     refused: set[tuple[str, int]] = field(default_factory=set)
 
     @classmethod
-    def none(cls) -> _Room:
-        return cls(0, 0, 0, None)
+    def none(cls, until_ms: int) -> _Room:
+        """Answer that nothing may be claimed: the mailbox is paused."""
+        return cls(0, 0, 0, None, reason="paused", free_ms=until_ms)
 
     def calls_for(self, priority: int) -> int:
         """How many messages of this priority may be claimed."""
@@ -89,12 +97,20 @@ class _Room:
         )
         return max(0, self.recipients - before)
 
+    def retry_after_ms(self, now_ms: int) -> int | None:
+        """In how many ms more can be claimed; ``None`` where nobody can tell."""
+        if self.free_ms > now_ms:
+            return self.free_ms - now_ms
+        return 60_000 if self.reason == "minute" else None  # the places just claimed come free a minute after
+
     def take(self, claims: Claims) -> None:
         """Take off what was claimed; when one has to wait for room, all that is left is kept for that one."""
         self.calls -= len(claims)
         self.calls_not_high -= len(claims)
         if self.recipients is not None:
             self.recipients = 0 if claims.waits else max(0, self.recipients - claims.recipients)
+            if self.recipients == 0:
+                self.reason = "day"
 
 
 @dataclass(slots=True)
@@ -115,6 +131,7 @@ class Dispatcher:
         queues: MailQueues,
         clock: Clock,
         pacer: Pacer,
+        metrics: Metrics,
         *,
         reserve_for_high: int,
         job_size: int,
@@ -125,6 +142,7 @@ class Dispatcher:
         self._queues = queues
         self._clock = clock
         self._pacer = pacer
+        self._metrics = metrics
         self._reserve_for_high = reserve_for_high
         self._job_size = job_size
         self._queued_at_most = queued_at_most
@@ -152,7 +170,8 @@ class Dispatcher:
         hand = in_hand()
         rooms = self._rooms(waiting, senders, hand, now)
         self._keep_places(refused(now), senders, rooms)
-        self._pace(waiting, senders, rooms, now)
+        last_tick = self._queues.last_tick()
+        self._pace(waiting, senders, rooms, now, last_tick)
         left = self._queued_at_most - sum(h.queued for h in hand.values())
         claimed = jobs = 0
         for priorities, high in (((Priority.HIGH,), True), ((Priority.NORMAL, Priority.LOW), False)):
@@ -160,6 +179,8 @@ class Dispatcher:
             self._hand_over(batches, high=high)
             claimed += sum(len(batch.ids) for batch in batches)
             jobs += len(batches)
+        if last_tick is None or last_tick.replace(second=0, microsecond=0) != now.replace(second=0, microsecond=0):
+            self._tell_what_waits(senders, rooms, now)
         self._pacer.keep({key: room.pace for key, room in rooms.items() if room.pace})
         names = {one.sender for one in waiting}
         still = sum(1 for name in names if (room := rooms.get(_budget_key(name, senders))) and room.calls <= 0)
@@ -176,14 +197,19 @@ class Dispatcher:
             key = _budget_key(name, senders)
             wanted[key] = _tighter(wanted.get(key, limits), limits)
         # A person's pause stands in the table, where it outlives the limiter's memory of it.
-        paused = {sender.budget_key for sender in senders.values() if sender.paused_until and sender.paused_until > now}
+        paused: dict[str, datetime] = {}
+        for sender in senders.values():
+            if sender.paused_until and sender.paused_until > now:
+                paused[sender.budget_key] = max(sender.paused_until, paused.get(sender.budget_key, now))
         in_hand_by_key: defaultdict[str, list[InHand]] = defaultdict(list)
         for (name, mailbox), counts in hand.items():
             in_hand_by_key[mailbox or _budget_key(name, senders)].append(counts)
         usages = self._limiter.usage(wanted)
         now_ms = to_epoch_ms(now)
         return {
-            key: _Room.none() if key in paused else self._room(usages[key], limits, in_hand_by_key[key], now_ms)
+            key: _Room.none(to_epoch_ms(paused[key]))
+            if key in paused
+            else self._room(usages[key], limits, in_hand_by_key[key], now_ms)
             for key, limits in wanted.items()
         }
 
@@ -192,15 +218,22 @@ class Dispatcher:
         # A message being sent has reserved its place already, except in the moment before it asks.
         asking = max(0, sum(h.sending for h in hand) - usage.in_flight.used)
         if usage.paused_until_ms is not None and usage.paused_until_ms > now_ms:
-            return _Room.none()
+            return _Room.none(usage.paused_until_ms)
         if limits == _NO_LIMITS or not usage.known:
             calls = _UNLIMITED_IN_HAND - queued - asking
-            return _Room(calls, calls, None, None)
+            return _Room(calls, calls, None, None, reason="in-hand")
         calls = usage.minute.remaining - queued - asking
         if usage.in_flight.limit < limits.in_flight:  # it is being probed after a pause: no stampede
             calls = min(calls, usage.in_flight.limit - queued - sum(h.sending for h in hand))
         recipients = usage.day.remaining - sum(h.queued_recipients for h in hand)
-        return _Room(calls, calls - self._reserve_for_high, max(0, recipients), limits.recipients_per_day)
+        return _Room(
+            calls,
+            calls - self._reserve_for_high,
+            max(0, recipients),
+            limits.recipients_per_day,
+            reason="day" if recipients <= 0 else "minute",
+            free_ms=usage.next_free_ms,
+        )
 
     @staticmethod
     def _keep_places(messages: list[Refused], senders: dict[str, Sender], rooms: dict[str, _Room]) -> None:
@@ -214,7 +247,35 @@ class Dispatcher:
             else:
                 room.kept[one.priority] += one.recipients
 
-    def _pace(self, waiting: list[Due], senders: dict[str, Sender], rooms: dict[str, _Room], now: datetime) -> None:
+    def _tell_what_waits(self, senders: dict[str, Sender], rooms: dict[str, _Room], now: datetime) -> None:
+        """Log and count, once a minute, what was left waiting of every mailbox, and why."""
+        lines: defaultdict[str, list[Due]] = defaultdict(list)
+        for one in due(now):
+            lines[_budget_key(one.sender, senders)].append(one)
+        now_ms = to_epoch_ms(now)
+        for key, these in lines.items():
+            room = rooms.get(key)
+            if room is None:  # came in since this tick began
+                continue
+            waiting = count_due(these, now, at_most=_COUNTED_AT_MOST)
+            self._metrics.count("left-waiting", room.reason, times=waiting)
+            log.info(
+                "mail.dispatch.waiting",
+                mailboxKey=key,
+                reason=room.reason,
+                waiting=waiting,
+                retryAfterMs=room.retry_after_ms(now_ms),
+            )
+        self._metrics.flush()
+
+    def _pace(
+        self,
+        waiting: list[Due],
+        senders: dict[str, Sender],
+        rooms: dict[str, _Room],
+        now: datetime,
+        last_tick: datetime | None,
+    ) -> None:
         """Give the mailboxes that send evenly their pace; mail of high priority has none."""
         wanted: dict[str, list[Sender]] = defaultdict(list)
         for one in waiting:
@@ -231,8 +292,7 @@ class Dispatcher:
             for key, these in wanted.items()
             if tighter(sender.pacing for sender in these) == "even" and rooms[key].whole_day is not None
         }
-        last = self._queues.last_tick() if even else None
-        paces = self._pacer.paces(even, to_epoch_ms(now), None if last is None else to_epoch_ms(last))
+        paces = self._pacer.paces(even, to_epoch_ms(now), None if last_tick is None else to_epoch_ms(last_tick))
         for key, pace in paces.items():
             rooms[key].pace = pace
 
@@ -270,8 +330,9 @@ class Dispatcher:
         pace, places = room.pace, room.calls_not_high
         if lines[0].priority == Priority.HIGH:
             pace = None
-        elif pace is not None and pace.places < places and more_due_than(places, lines, now):
+        elif pace is not None and pace.places < places and count_due(lines, now, at_most=places + 1) > places:
             room.calls_not_high = pace.places
+            room.reason = "pacing"
         else:
             pace = None
         claimed: list[Claim] = []
@@ -280,6 +341,7 @@ class Dispatcher:
             claimed += self._claim_line(line, key, room, now, left - len(claimed), job_id)
         if pace is not None:
             pace.take(len(claimed))
+            room.free_ms = max(room.free_ms, round(pace.next_ms))
         return claimed
 
     def _claim_line(self, line: list[Due], key: str, room: _Room, now: datetime, left: int, job_id: str) -> list[Claim]:

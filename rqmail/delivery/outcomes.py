@@ -80,6 +80,10 @@ class Counter(Protocol):
         """Count one ``event`` under ``label``; ``seconds`` is how long it took, where that matters."""
         ...
 
+    def denied(self, mailbox_key: str, reason: str) -> None:
+        """Count that the limiter denied a mailbox a place."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Call:
@@ -183,8 +187,10 @@ class MailProviderService:
             case MailRateLimitExceededError():
                 return self._over_budget(call, problem)
             case MailboxPausedError():
+                self._counter.denied(call.sender.budget_key, "paused")
                 return self._deferred(call, problem.retry_after_ms, waiting_for="paused", rests=True)
             case MailboxBusyError():
+                self._counter.denied(call.sender.budget_key, "in-flight")
                 wait_ms = min(problem.retry_after_ms, BUSY_REST_MS)
                 return self._deferred(call, wait_ms, waiting_for="in-flight", rests=False)
             case MailThrottledError():
@@ -209,7 +215,7 @@ class MailProviderService:
         message = call.message
         scheduled_on = self._later(message, denial.retry_after_ms)
         ending = self._written(message.defer, scheduled_on, waiting_for=denial.reason, now=self._clock())
-        self._counter.count("denied", denial.reason)
+        self._counter.denied(call.sender.budget_key, denial.reason)
         self._counter.count("deferred", denial.reason)
         log.info(
             "mail.rateLimit.deferred",

@@ -73,16 +73,16 @@ def due(now: datetime) -> list[Due]:
         return [Due(*row) for row in db.execute_sql(sql, (to_column(now),)).fetchall()]
 
 
-def more_due_than(number: int, lines: Sequence[Due], now: datetime) -> bool:
-    """Say whether more than ``number`` messages of these lines are due; counts no further than that."""
+def count_due(lines: Sequence[Due], now: datetime, *, at_most: int) -> int:
+    """Count what is due of these lines, at most so many of each."""
     line = (
         "SELECT * FROM (SELECT 1 FROM message WHERE status = 'SCHEDULED'"  # noqa: S608
         f" AND sender = {db.param} AND priority = {db.param} AND scheduled_on <= {db.param} LIMIT {db.param}) AS line"
     )
     sql = f"SELECT COUNT(*) FROM ({' UNION ALL '.join([line] * len(lines))}) AS lines"  # noqa: S608
-    values = [value for one in lines for value in (one.sender, one.priority, to_column(now), number + 1)]
+    values = [value for one in lines for value in (one.sender, one.priority, to_column(now), at_most)]
     with pooled_connection():
-        return int(db.execute_sql(sql, values).fetchone()[0]) > number
+        return int(db.execute_sql(sql, values).fetchone()[0])
 
 
 def refused(now: datetime) -> list[Refused]:

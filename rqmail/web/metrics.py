@@ -24,6 +24,7 @@ blueprint = Blueprint("metrics", __name__)
 _COUNTED = (
     ("deferred", "rqmail_deferred", "reason", "Messages put off to a later moment"),
     ("denied", "rqmail_denied", "reason", "Reservations the limiter denied"),
+    ("left-waiting", "rqmail_left_waiting", "reason", "Due messages left waiting, counted once a minute and mailbox"),
     ("fail-open", "rqmail_limiter_fail_open", "op", "Decisions the limiter could not take because of Redis"),
 )
 

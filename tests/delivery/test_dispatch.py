@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from rqmail.delivery.dispatch import CLAIM_LEASE
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
@@ -311,3 +312,42 @@ def test_a_sender_whose_key_has_capitals_is_dispatched_and_its_pause_is_kept(off
     assert office.tick().claimed == 0
     clock.advance(seconds=61)
     assert office.tick().claimed == 1
+
+
+def test_what_was_left_waiting_is_told_once_a_minute_for_every_mailbox_with_its_reason(office, clock):
+    full, day, paused, fine = (office.mailbox(key) for key in ("full", "day", "paused", "fine"))
+    SystemMailbox.update(rate_limit_recipients_per_day=4).where(SystemMailbox.key == "day").execute()
+    office.senders.forget()
+    submitted(*(new_message(sender) for sender in (full, day, paused) for _ in range(30)), new_message(fine))
+    office.limiter.pause("paused@example.org", 90_000, "429")
+    with capture_logs() as logs:
+        office.tick()
+        office.tick()
+    told = {one["mailboxKey"]: one for one in logs if one["event"] == "mail.dispatch.waiting"}
+    assert len([one for one in logs if one["event"] == "mail.dispatch.waiting"]) == 3
+    assert told["paused@example.org"]["retryAfterMs"] - 90_000 in {0, 1}, "rounded up to a millisecond"
+    told["paused@example.org"]["retryAfterMs"] = 90_000
+    assert {key: (one["reason"], one["waiting"], one["retryAfterMs"]) for key, one in told.items()} == {
+        "full@example.org": ("minute", 5, 60_000),
+        "day@example.org": ("day", 26, None),
+        "paused@example.org": ("paused", 30, 90_000),
+    }
+    assert {one["log_level"] for one in told.values()} == {"info"}
+    counted = {s.label: s.count for s in office.metrics.samples() if s.event == "left-waiting"}
+    assert counted == {"minute": 5, "day": 26, "paused": 30}
+    untouched = Message.select().where(Message.status == S.SCHEDULED.value)
+    assert {(m.deferrals, m.waiting_for) for m in untouched} == {(0, None)}
+    clock.advance(seconds=60)
+    with capture_logs() as logs:
+        office.tick()
+    assert {one["mailboxKey"] for one in logs} == {"full@example.org", "day@example.org", "paused@example.org"}
+
+
+def test_mail_that_waits_for_its_turn_in_the_minute_is_told_so(sqlite_database, redis_client, clock):
+    office = Office(redis_client, clock, pacing="even")
+    submitted(*(new_message(office.mailbox()) for _ in range(1)), *(new_message("mailbox:news") for _ in range(59)))
+    with capture_logs() as logs:
+        office.tick()
+    [told] = [one for one in logs if one["event"] == "mail.dispatch.waiting"]
+    assert (told["reason"], told["waiting"]) == ("pacing", 59)
+    assert 1920 <= told["retryAfterMs"] <= 1921

@@ -76,6 +76,9 @@ class Counts:
     def count(self, event: str, label: str, seconds: float | None = None) -> None:
         self.counted.append((event, label))
 
+    def denied(self, mailbox_key: str, reason: str) -> None:
+        self.counted.append(("denied", reason))
+
 
 @pytest.fixture
 def limiter(redis_client, clock) -> MailRateLimiter:

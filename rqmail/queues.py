@@ -23,6 +23,7 @@ from rq.utils import as_text, str_to_date
 
 from rqmail.clock import Clock
 from rqmail.errors import JobRefusedError
+from rqmail.text.scrubbing import scrubbed, without_addresses
 
 log = structlog.get_logger()
 
@@ -126,6 +127,10 @@ class MailJob(Job):
         super().save(*args, **kwargs)
         if self.tick_moved is not None and self.id.startswith(TICK_PREFIX):
             self.tick_moved()
+
+    def _handle_failure(self, exc_string: str, *args: Any, **kwargs: Any) -> None:
+        """Keep why the job failed, in RQ's registry and its results, without secrets and addresses."""
+        super()._handle_failure(without_addresses(scrubbed(exc_string)), *args, **kwargs)
 
     def check(self) -> None:
         """Raise ``JobRefusedError`` unless this is a job of ours."""

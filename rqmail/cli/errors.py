@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rqmail.errors import InvalidInputError, RqmailError
+from rqmail.text.scrubbing import scrubbed
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -44,7 +45,7 @@ def explained(error: Exception) -> Explained | None:
     for cls in type(error).__mro__:
         library = cls.__module__.partition(".")[0]
         if library in _SERVERS:
-            text = " ".join(str(error).split())
+            text = " ".join(scrubbed(str(error)).split())
             hint = "; run `rqmail init` first" if "no such table" in text or "does not exist" in text else ""
             return Explained(kind, f"{_SERVERS[library]}: {text}{hint}", FAILED, {})
     return None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+import zlib
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
-from rq import Queue
+from rq import Queue, SimpleWorker
 from rq.serializers import JSONSerializer
 
 import jobs.mail
@@ -15,6 +16,9 @@ from rqmail.delivery.lanes import Lanes
 from rqmail.processes import worker
 from rqmail.processes.worker import MailWorker
 from rqmail.queues import PURGE_JOB, WORKER_QUEUES, MailJob, MailQueues
+from rqmail.text.scrubbing import keep_secret
+
+SECRET = "planted-secret-of-a-job"
 
 
 @dataclass
@@ -92,6 +96,28 @@ def test_a_burst_ends_when_the_queues_are_empty(app, redis_client):
     push(redis_client, PURGE_JOB, "job-1")
     assert worker.run(app, burst=True) == 0
     assert status(redis_client, "job-1") == "finished"
+
+
+@pytest.mark.parametrize("kind", [MailWorker, SimpleWorker])
+def test_what_rq_keeps_of_a_failed_job_holds_no_secret_and_no_address(app, redis_client, monkeypatch, kind):
+    def purge_messages() -> int:
+        raise ValueError(f"it answered {SECRET} and Bearer {'b' * 20} to jan@contoso.example")
+
+    purge_messages.__module__ = "jobs.mail"
+    monkeypatch.setattr(jobs.mail, "purge_messages", purge_messages)
+    keep_secret(SECRET)
+    push(redis_client, PURGE_JOB, "job-1")
+    queue = Queue("mail", connection=redis_client, job_class=MailJob, serializer=JSONSerializer)
+    made = kind([queue], connection=redis_client, job_class=MailJob, serializer=JSONSerializer)
+    made.application = app
+    made.work(burst=True, logging_level="CRITICAL")
+    failed = MailJob.fetch("job-1", connection=redis_client)
+    assert failed.get_status().value == "failed"
+    kept = [str(result.exc_string) for result in failed.results()]
+    kept.append(zlib.decompress(redis_client.hget("rq:job:job-1", "exc_info") or zlib.compress(b"")).decode())
+    assert any("ValueError: it answered ***" in text for text in kept)
+    for secret in (SECRET, "b" * 20, "jan@contoso.example"):
+        assert not [text for text in kept if secret in text]
 
 
 @pytest.mark.parametrize(

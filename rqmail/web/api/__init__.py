@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from flask import Blueprint, Flask
 
-from rqmail.web.api import bodies, changes, mailboxes, messages, reference, status, tenants, tokens
+from rqmail.web.api import bodies, changes, mailboxes, messages, reference, status, submitting, tenants, tokens
 
 
 def register_api(app: Flask) -> None:
     """Add the API and its documentation to the application."""
     api = Blueprint("api", __name__)
     api.before_request(bodies.check)
-    for part in (mailboxes, tenants, messages, tokens, changes, status):
+    for part in (mailboxes, tenants, submitting, messages, tokens, changes, status):
         api.register_blueprint(part.blueprint)
     app.register_blueprint(api)
     app.register_blueprint(reference.blueprint)

@@ -35,6 +35,8 @@ def _moment(value: object) -> datetime:
 #: A moment as ISO 8601 text; seconds since 1970, which pydantic would take too, are refused.
 Moment = Annotated[datetime, BeforeValidator(_moment), Field(json_schema_extra={"format": "date-time"})]
 
+PriorityName = Literal["high", "normal", "low"]
+
 PageSize = Annotated[int, Field(ge=1, le=200)]
 
 
@@ -103,3 +105,10 @@ class Pause(ApiModel):
 
     reason: Annotated[Line, Field(min_length=1, max_length=500)]
     duration_seconds: Annotated[Whole, Field(ge=1, le=315_360_000)] | None = None
+
+
+def sender_named(mailbox: str | None, tenant: str | None) -> str | None:
+    """Answer the sender that one of the two names, as it is stored; ``None`` with neither."""
+    if mailbox is not None:
+        return f"mailbox:{mailbox}"
+    return None if tenant is None else f"tenant:{tenant}"

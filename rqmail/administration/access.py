@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from rqmail.clock import Clock
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
-from rqmail.models.access import ApiToken
+from rqmail.models.access import ApiToken, EndedSession
 from rqmail.models.base import pooled_connection, transaction
 
 #: The name under which the token from the settings acts; no named token may take it.
@@ -23,6 +23,9 @@ ADMIN = "admin"
 _PREFIX = "rqm_"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _USE_NOTED_EVERY = timedelta(minutes=1)
+
+#: Signed in for a working day.
+SESSION_LENGTH = timedelta(hours=12)
 
 
 class Scope(StrEnum):
@@ -81,8 +84,14 @@ class Access:
         self._note_use(row)
         return _principal(row)
 
-    def recall(self, name: str, mark: str) -> Principal | None:
-        """Answer the one who signed in earlier under this name, unless that token was changed or withdrawn since."""
+    def recall(self, name: str, mark: str, *, session: str) -> Principal | None:
+        """Answer the one who signed in earlier under this name.
+
+        ``None`` when that token was changed or withdrawn since, or somebody signed out of the session.
+        """
+        with pooled_connection():
+            if EndedSession.get_or_none(EndedSession.id == session) is not None:
+                return None
         found: Principal | None = None
         if name == ADMIN:
             found = self._admin() if self._admin_digest is not None else None
@@ -93,6 +102,13 @@ class Access:
                 self._note_use(row)
                 found = _principal(row)
         return found if found is not None and hmac.compare_digest(found.mark, mark) else None
+
+    def end_session(self, session: str) -> None:
+        """Recall nobody by this session any more; those that have ended by themselves since are forgotten."""
+        now = self._clock()
+        with transaction():
+            EndedSession.delete().where(EndedSession.ended_on < now - 2 * SESSION_LENGTH).execute()
+            EndedSession.insert(id=session, ended_on=now).on_conflict_ignore().execute()
 
     def is_configured(self) -> bool:
         """Say whether there is any token with which somebody could come in."""

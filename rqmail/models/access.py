@@ -22,6 +22,18 @@ class ApiToken(BaseModel):
     revoked_on = UtcDateTimeField(null=True)
 
 
+class EndedSession(BaseModel):
+    """A session somebody signed out of; kept until its cookie would have ended by itself."""
+
+    id = peewee.CharField(max_length=64, primary_key=True)
+    ended_on = UtcDateTimeField()
+
+    class Meta:
+        """Name the table in full."""
+
+        table_name = "ended_session"
+
+
 class AuditEntry(BaseModel):
     """One change a person or program made; ids sort by time, the two states are JSON with secrets already masked."""
 

@@ -6,16 +6,17 @@ from http import HTTPStatus
 from urllib.parse import urlencode
 
 import structlog
-from flask import Flask, Response, jsonify, make_response, redirect, render_template, request
+from flask import Flask, Response, jsonify, make_response, redirect, render_template, request, url_for
 from flask_wtf.csrf import CSRFError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, SecurityError
 from werkzeug.wrappers import Response as AnyResponse
 
 from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError, RqmailError, SettingsError
 from rqmail.models.base import AWAY_ERRORS
+from rqmail.text.scrubbing import scrubbed
 from rqmail.web.context import for_programs
 
 log = structlog.get_logger(__name__)
@@ -43,10 +44,19 @@ class ForbiddenError(RqmailError):
 class RefusedError(RqmailError):
     """The request as a whole cannot be answered: ``status`` is the HTTP status that says so."""
 
-    def __init__(self, status: HTTPStatus, text: str, *, retry_after: int | None = None) -> None:
+    def __init__(
+        self,
+        status: HTTPStatus,
+        text: str,
+        *,
+        retry_after: int | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
         super().__init__(text)
         self.status = status
-        self.retry_after = retry_after
+        self.headers = dict(headers or {})
+        if retry_after is not None:
+            self.headers["Retry-After"] = str(retry_after)
 
 
 class FieldsError(RqmailError):
@@ -71,6 +81,7 @@ def install(app: Flask) -> None:
     app.register_error_handler(CSRFError, lambda error: answer(HTTPStatus.FORBIDDEN, str(error.description)))
     for away in (*AWAY_ERRORS, RedisConnectionError, RedisTimeoutError):
         app.register_error_handler(away, _away)
+    app.register_error_handler(SecurityError, _another_host)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(Exception, _unexpected)
 
@@ -78,12 +89,14 @@ def install(app: Flask) -> None:
 def answer(
     status: HTTPStatus, text: str, *, fields: dict[str, str] | None = None, headers: dict[str, str] | None = None
 ) -> Response:
-    """Say what is wrong: ``{"error": …, "fieldErrors": …}`` to programs, a page to people."""
+    """Say what is wrong, without secrets: ``{"error": …, "fieldErrors": …}`` to programs, a page to people."""
+    text = scrubbed(text)
+    fields = {name: scrubbed(wrong) for name, wrong in (fields or {}).items()}
     if for_programs():
-        response = jsonify({"error": text, "fieldErrors": fields or {}})
+        response = jsonify({"error": text, "fieldErrors": fields})
     else:
         response = make_response(
-            render_template("error.html", status=int(status), phrase=status.phrase, text=text, fields=fields or {})
+            render_template("error.html", status=int(status), phrase=status.phrase, text=text, fields=fields)
         )
     response.status_code = int(status)
     response.headers.update(headers or {})
@@ -97,15 +110,13 @@ def limit_text(field: str) -> str:
 
 def _unauthenticated(error: UnauthenticatedError) -> AnyResponse:
     if not for_programs():
-        return redirect(
-            "/login?" + urlencode({"next": request.full_path.rstrip("?")}) if request.method == "GET" else "/login"
-        )
+        wanted = request.full_path.rstrip("?") if request.method == "GET" else None
+        return redirect(url_for("sessions.login_form") + ("?" + urlencode({"next": wanted}) if wanted else ""))
     return answer(HTTPStatus.UNAUTHORIZED, str(error), headers={"WWW-Authenticate": 'Bearer realm="rqmail"'})
 
 
 def _refused(error: RefusedError) -> Response:
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return answer(error.status, str(error), headers=headers)
+    return answer(error.status, str(error), headers=error.headers)
 
 
 def _fields(error: FieldsError) -> Response:
@@ -130,6 +141,14 @@ def _away(error: Exception) -> Response:
     return answer(
         HTTPStatus.SERVICE_UNAVAILABLE, "The database or Redis cannot be reached.", headers={"Retry-After": "5"}
     )
+
+
+def _another_host(error: SecurityError) -> Response:
+    # Not with a page of ours: no link can be made for a host that we do not answer to.
+    text = error.description or "The host is not trusted."
+    if for_programs():
+        return answer(HTTPStatus.BAD_REQUEST, text)
+    return Response(text + "\n", HTTPStatus.BAD_REQUEST, content_type="text/plain; charset=utf-8")
 
 
 def _http(error: HTTPException) -> AnyResponse:

@@ -11,6 +11,7 @@ from spectree import Response
 from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import spec
 from rqmail.web.api.schema import ApiModel, Wrong
+from rqmail.web.auth import open_to_all
 from rqmail.web.context import application
 
 blueprint = Blueprint("health", __name__)
@@ -38,6 +39,7 @@ class Ready(ApiModel):
 
 
 @blueprint.get("/healthz")
+@open_to_all
 @spec.validate(resp=Response(HTTP_200=Live, HTTP_400=Wrong), tags=("Monitoring",), security=[])
 def live() -> Any:
     """Say that the process answers; needs no token."""
@@ -45,6 +47,7 @@ def live() -> Any:
 
 
 @blueprint.get("/readyz")
+@open_to_all
 @spec.validate(resp=Response(HTTP_200=Ready, HTTP_503=Ready), tags=("Monitoring",), security=[])
 def ready() -> Any:
     """Say whether mail can go out, and if not, what is wrong; needs no token and names no mailbox."""

@@ -12,6 +12,7 @@ import waitress
 from rqmail.bootstrap import Application
 from rqmail.errors import SettingsError
 from rqmail.settings import LOOPBACK_HOSTS
+from rqmail.web import channels
 from rqmail.web.app import create_app
 from rqmail.web.config import MAX_REQUEST_BYTES
 
@@ -20,7 +21,8 @@ log = structlog.get_logger(__name__)
 _THREADS = 8
 
 #: Above this waitress hangs up; between our own limit and this we can still say what is wrong, in our own way.
-_MAX_BYTES_READ = 4 * MAX_REQUEST_BYTES
+_MAX_BYTES_READ = 2 * MAX_REQUEST_BYTES
+_MAX_HEADER_BYTES = 64 * 1024
 
 
 def serve(application: Application, host: str = "127.0.0.1", port: int = 8080) -> None:
@@ -40,7 +42,11 @@ def serve(application: Application, host: str = "127.0.0.1", port: int = 8080) -
             )
         print(f"No token is configured; until this process ends, sign in with {application.access.issue_temporary()}")  # noqa: T201
     settings = application.settings
-    app = create_app(application, trusted_hosts=_trusted_hosts(host, settings.web_url))
+    app = create_app(
+        application,
+        trusted_hosts=_trusted_hosts(host, settings.web_url),
+        behind_proxy=settings.web_trusted_proxy is not None,
+    )
     log.info("web.listening", host=host, port=port)
     waitress.serve(
         app,
@@ -48,10 +54,16 @@ def serve(application: Application, host: str = "127.0.0.1", port: int = 8080) -
         port=port,
         threads=_THREADS,
         ident=None,
+        connection_limit=channels.connection_limit(),
+        channel_timeout=channels.SECONDS_TO_ASK,
+        cleanup_interval=5,
+        asyncore_use_poll=True,
+        max_request_header_size=_MAX_HEADER_BYTES,
         max_request_body_size=_MAX_BYTES_READ,
         url_scheme=urlsplit(settings.web_url).scheme if settings.web_url else "http",
         clear_untrusted_proxy_headers=True,
         expose_tracebacks=False,
+        _server=channels.create,
         **_behind(settings.web_trusted_proxy),
     )
 

@@ -6,10 +6,11 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 import structlog
-from flask import Blueprint, redirect, render_template, request
+from flask import Blueprint, has_request_context, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from rqmail.web import auth
+from rqmail.web.attempts import TooManyAttemptsError
 from rqmail.web.context import application, attempts
 
 log = structlog.get_logger(__name__)
@@ -20,20 +21,24 @@ _HOME = "/ui/"
 
 
 @blueprint.get("/login")
+@auth.open_to_all
 def login_form() -> str:
     """Show the sign-in page."""
     return _page(wrong=None)
 
 
 @blueprint.post("/login")
+@auth.open_to_all
 def login() -> Response | tuple[str, int, dict[str, str]]:
-    """Begin a session for the holder of a token; after too many failures an address has to wait."""
-    if attempts().are_used_up(request.remote_addr):
+    """Begin a session for the holder of a token; an address that has guessed wrong is slowed."""
+    try:
+        found = attempts().authenticate(
+            application().access, request.form.get("token", "").strip(), request.remote_addr
+        )
+    except TooManyAttemptsError as error:
         log.warning("web.signIn.tooManyFailures", address=request.remote_addr)
-        return _page(wrong="too-many"), HTTPStatus.TOO_MANY_REQUESTS, {"Retry-After": "600"}
-    found = application().access.authenticate(request.form.get("token", "").strip())
+        return _page(wrong="too-many"), HTTPStatus.TOO_MANY_REQUESTS, {"Retry-After": str(error.retry_after)}
     if found is None:
-        attempts().failed(request.remote_addr)
         log.warning("web.signIn.refused", address=request.remote_addr)
         return _page(wrong="unknown"), HTTPStatus.UNAUTHORIZED, {}
     auth.sign_in(found)
@@ -42,14 +47,31 @@ def login() -> Response | tuple[str, int, dict[str, str]]:
 
 
 @blueprint.post("/logout")
+@auth.open_to_all
 def logout() -> Response:
     """End the session."""
     auth.sign_out()
-    return redirect("/login", HTTPStatus.SEE_OTHER)
+    return redirect(url_for("sessions.login_form"), HTTPStatus.SEE_OTHER)
+
+
+@blueprint.get("/logout")
+@auth.open_to_all
+def logout_asked() -> Response:
+    """Lead to the pages: reloading after a sign-out that failed asks for its address."""
+    return redirect(local_path(None), HTTPStatus.SEE_OTHER)
 
 
 def local_path(wanted: str | None) -> str:
-    """Answer ``wanted`` if it is a path on this very server, else the first page: nobody is sent elsewhere."""
+    """Answer ``wanted`` if it is a path on this very server, else the first page: nobody is sent elsewhere.
+
+    The answer is under the path we are served under, whether ``wanted`` was already or not.
+    """
+    root = request.script_root if has_request_context() else ""
+    path = _path_here(wanted)
+    return path if root and path.startswith(root + "/") else root + path
+
+
+def _path_here(wanted: str | None) -> str:
     if not wanted or not wanted.startswith("/") or not wanted.isprintable() or "\\" in wanted:
         return _HOME
     parts = urlsplit(wanted)

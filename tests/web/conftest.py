@@ -58,3 +58,11 @@ def client(web: Flask) -> FlaskClient:
     client = web.test_client()
     client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {ADMIN_TOKEN}"
     return client
+
+
+@pytest.fixture
+def held(web: Flask, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long tokens were held, without waiting for it."""
+    seconds: list[float] = []
+    monkeypatch.setattr(web.extensions["rqmail"].attempts, "_sleep", seconds.append)
+    return seconds

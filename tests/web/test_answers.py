@@ -8,6 +8,9 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from rqmail.bootstrap import Application
+from rqmail.errors import InvalidInputError
+from rqmail.text.scrubbing import keep_secret
 from web.asking import ADMIN_TOKEN
 
 PATHS = [
@@ -58,8 +61,8 @@ def test_the_docs_page_shows_every_operation(anyone: FlaskClient) -> None:
 
 
 def test_a_host_name_that_is_not_ours_is_refused(anyone: FlaskClient) -> None:
-    assert anyone.get("/healthz", headers={"Host": "evil.example"}).status_code == 400
-    assert anyone.get("/healthz", headers={"Host": "localhost:8080"}).status_code == 200
+    assert anyone.get("/login", headers={"Host": "evil.example"}).status_code == 400
+    assert anyone.get("/login", headers={"Host": "localhost:8080"}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -109,6 +112,29 @@ def test_programs_are_answered_in_json_and_people_with_a_page(anyone: FlaskClien
     page = anyone.get("/nowhere")
     assert page.content_type.startswith("text/html")
     assert "404 Not Found" in page.text
+
+
+def test_asking_for_the_address_of_the_sign_out_leads_to_the_pages(anyone: FlaskClient) -> None:
+    answer = anyone.get("/logout")
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/ui/")
+
+
+@pytest.mark.parametrize("path", ["/admin/tenants", "/ui/tenants"])
+def test_no_answer_repeats_a_secret_that_an_error_text_holds(
+    client: FlaskClient, application: Application, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    keep_secret("kept-by-a-test-of-answers")
+
+    def fail() -> None:
+        url = "postgresql://rqmail:a-password-of-this-test@db/mail"
+        raise InvalidInputError("key", "", f"not kept-by-a-test-of-answers, nor what {url} refused")
+
+    monkeypatch.setattr(application.tenants, "all", fail)
+    answer = client.get(path)
+    assert answer.status_code == 400
+    assert "refused" in answer.text
+    assert "kept-by-a-test" not in answer.text
+    assert "a-password-of" not in answer.text
 
 
 def test_an_error_of_ours_tells_nothing_of_its_inside(

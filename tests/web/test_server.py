@@ -21,7 +21,7 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Flask, dict[str, An
     """What waitress was asked to serve."""
     asked: list[tuple[Flask, dict[str, Any]]] = []
 
-    def serve(app: Flask, **options: Any) -> None:
+    def serve(app: Flask, _server: Any, **options: Any) -> None:
         Adjustments(**options)  # raises for what waitress does not know
         asked.append((app, options))
 

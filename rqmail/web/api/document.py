@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from spectree import Response, SecurityScheme, SpecTree
@@ -15,8 +15,7 @@ from rqmail.web.api.refusals import refusal
 from rqmail.web.api.schema import ApiModel, Wrong
 from rqmail.web.auth import require
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+_V = TypeVar("_V", bound=Callable[..., Any])
 
 _DESCRIPTION = """\
 Hand mail in, see where it stands, and decide how much each mailbox may send.
@@ -54,18 +53,17 @@ spec = SpecTree(
 )
 
 
-def operation(
-    scope: Scope, tag: str, answer: type[ApiModel], *refusals: int, status: int = 200
-) -> Callable[[Callable[_P, Any]], Callable[_P, Any]]:
+def operation(scope: Scope, tag: str, answer: type[ApiModel], *refusals: int, status: int = 200) -> Callable[[_V], _V]:
     """Describe a view: who may ask, what it answers when all is well, and with which statuses it refuses.
 
-    Every operation may also refuse with 400, 401, 403 and 503, and those that take a body with 413 and 415.
+    Every operation may also refuse with 400, 401, 403, 429 and 503, and those that take a body with 413 and 415.
     """
-    described: dict[str, Any] = {f"HTTP_{code}": Wrong for code in {400, 401, 403, 413, 415, 503, *refusals}}
+    described: dict[str, Any] = {f"HTTP_{code}": Wrong for code in {400, 401, 403, 413, 415, 429, 503, *refusals}}
     described[f"HTTP_{status}"] = answer
     validated = spec.validate(resp=Response(**described), tags=(tag,))
 
-    def decorate(view: Callable[_P, Any]) -> Callable[_P, Any]:
-        return require(scope)(validated(view))
+    def decorate(view: _V) -> _V:
+        checked: _V = validated(view)
+        return require(scope)(checked)
 
     return decorate

@@ -9,6 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, render_template
 
 from rqmail.web.api.document import spec
+from rqmail.web.auth import open_to_all
 
 blueprint = Blueprint("reference", __name__)
 
@@ -50,12 +51,14 @@ class OperationText:
 
 
 @blueprint.get("/openapi.json")
+@open_to_all
 def openapi() -> Response:
     """Answer the OpenAPI document."""
     return jsonify(spec.spec)
 
 
 @blueprint.get("/docs")
+@open_to_all
 def docs() -> str:
     """Show what each operation takes and answers."""
     document = spec.spec

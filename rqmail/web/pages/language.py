@@ -12,6 +12,7 @@ from flask_babel import Babel, format_decimal, get_locale, get_translations
 from markupsafe import Markup
 from werkzeug.wrappers import Response
 
+from rqmail.web.auth import open_to_all
 from rqmail.web.pages import catalogues
 from rqmail.web.pages.returning import action, back
 
@@ -38,12 +39,21 @@ def install(pages: Blueprint) -> None:
 
 
 @action(blueprint, "/language", page="pages.overview.overview")
+@open_to_all
 def choose() -> Response:
     """Remember the chosen language in this browser."""
     answer = back("pages.overview.overview")
     chosen = request.form.get("language", "")
     if chosen in languages():
-        answer.set_cookie(_COOKIE, chosen, max_age=_YEAR, httponly=True, samesite="Lax", secure=request.is_secure)
+        answer.set_cookie(
+            _COOKIE,
+            chosen,
+            max_age=_YEAR,
+            path=request.script_root or "/",
+            httponly=True,
+            samesite="Lax",
+            secure=request.is_secure,
+        )
     return answer
 
 

@@ -11,6 +11,7 @@ from flask import Blueprint, current_app, redirect, request, url_for
 from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response
 
+from rqmail.web.auth import open_as
 from rqmail.web.sessions import local_path
 
 _V = TypeVar("_V", bound=Callable[..., Any])
@@ -20,6 +21,7 @@ def action(blueprint: Blueprint, rule: str, *, page: str) -> Callable[[_V], _V]:
     """Let a view answer what a form sends to ``rule``; asked for, it leads to ``page``, the endpoint the form is on."""
 
     def register(view: _V) -> _V:
+        @open_as(view)
         def lead_back(**parts: str) -> Response:
             return back(page, **parts)
 

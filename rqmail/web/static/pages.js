@@ -53,7 +53,7 @@ function isInUse(element) {
 
 async function refresh() {
   const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "follow" });
-  if (new URL(answer.url).pathname === "/login") {
+  if (new URL(answer.url).pathname.endsWith("/login")) {
     live.textContent = document.body.dataset.stale;
     return false;
   }

@@ -37,7 +37,7 @@ def things(application: Application) -> dict[str, str]:
 
 
 def test_no_request_is_answered_with_an_error_of_ours_or_with_anything_undocumented(
-    web: Flask, things: dict[str, str]
+    web: Flask, things: dict[str, str], held: list[float]
 ) -> None:
     failed = []
     for operation, mode, known in product(operations(web), GenerationMode, (True, False)):

@@ -13,7 +13,7 @@ import structlog
 from rqmail.clock import Clock, to_epoch_ms
 from rqmail.delivery.senders import Sender, Senders
 from rqmail.metrics import Metrics
-from rqmail.models.backlog import Due, InHand, Refused, count_due, due, in_hand, refused
+from rqmail.models.backlog import Due, Refused, Unfinished, count_due, due, refused, unfinished
 from rqmail.models.base import retry_while_away, transaction
 from rqmail.models.message import Claim, Claims, Message, Priority
 from rqmail.queues import MailQueues
@@ -24,13 +24,13 @@ from rqmail.ratelimit.usage import Usage
 
 log = structlog.get_logger()
 
-#: A tick holds the dispatch lock no longer than this, even when it dies.
+#: A tick holds the dispatch lock no longer than this, even when its process ends.
 _LOCK_SECONDS = 30
 
 #: Recovery looks after a claimed message whose job has not begun it within this time.
 CLAIM_LEASE = timedelta(seconds=15)
 
-#: Without a limiter's answer (Redis down, or a sender without limits) this many of a sender are in hand at most.
+#: Without a limiter's answer (Redis down, or a sender without limits) this many of a sender are claimed at most.
 _UNLIMITED_IN_HAND = 100
 
 #: Of a line this many messages are counted when it is told what waits: the backlog's length must not cost more.
@@ -165,9 +165,9 @@ class Dispatcher:
         if not waiting:
             return DispatchReport()
         senders = self._senders.all()
-        # What is in hand is counted before the budgets are read: a message sent in between is then counted twice, which
+        # What is unfinished is counted before the budgets are read: a message sent in between counts twice then, which
         # claims too little for one tick; the other way round it would claim too much.
-        hand = in_hand()
+        hand = unfinished()
         rooms = self._rooms(waiting, senders, hand, now)
         self._keep_places(refused(now), senders, rooms)
         last_tick = self._queues.last_tick()
@@ -187,7 +187,11 @@ class Dispatcher:
         return DispatchReport(claimed=claimed, jobs=jobs, senders_due=len(names), senders_waiting=still)
 
     def _rooms(
-        self, waiting: list[Due], senders: dict[str, Sender], hand: dict[tuple[str, str | None], InHand], now: datetime
+        self,
+        waiting: list[Due],
+        senders: dict[str, Sender],
+        hand: dict[tuple[str, str | None], Unfinished],
+        now: datetime,
     ) -> dict[str, _Room]:
         """Ask the limiter for all mailboxes at once, and take off what is claimed already."""
         wanted: dict[str, RateLimits] = {}
@@ -201,19 +205,19 @@ class Dispatcher:
         for sender in senders.values():
             if sender.paused_until and sender.paused_until > now:
                 paused[sender.budget_key] = max(sender.paused_until, paused.get(sender.budget_key, now))
-        in_hand_by_key: defaultdict[str, list[InHand]] = defaultdict(list)
+        unfinished_by_key: defaultdict[str, list[Unfinished]] = defaultdict(list)
         for (name, mailbox), counts in hand.items():
-            in_hand_by_key[mailbox or _budget_key(name, senders)].append(counts)
+            unfinished_by_key[mailbox or _budget_key(name, senders)].append(counts)
         usages = self._limiter.usage(wanted)
         now_ms = to_epoch_ms(now)
         return {
             key: _Room.none(to_epoch_ms(paused[key]))
             if key in paused
-            else self._room(usages[key], limits, in_hand_by_key[key], now_ms)
+            else self._room(usages[key], limits, unfinished_by_key[key], now_ms)
             for key, limits in wanted.items()
         }
 
-    def _room(self, usage: Usage, limits: RateLimits, hand: list[InHand], now_ms: int) -> _Room:
+    def _room(self, usage: Usage, limits: RateLimits, hand: list[Unfinished], now_ms: int) -> _Room:
         queued = sum(h.queued for h in hand)
         # A message being sent has reserved its place already, except in the moment before it asks.
         asking = max(0, sum(h.sending for h in hand) - usage.in_flight.used)
@@ -223,7 +227,7 @@ class Dispatcher:
             calls = _UNLIMITED_IN_HAND - queued - asking
             return _Room(calls, calls, None, None, reason="in-hand")
         calls = usage.minute.remaining - queued - asking
-        if usage.in_flight.limit < limits.in_flight:  # it is being probed after a pause: no stampede
+        if usage.in_flight.limit < limits.in_flight:  # it is being probed after a pause: one at a time
             calls = min(calls, usage.in_flight.limit - queued - sum(h.sending for h in hand))
         recipients = usage.day.remaining - sum(h.queued_recipients for h in hand)
         return _Room(

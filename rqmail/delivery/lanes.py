@@ -185,7 +185,7 @@ class _Run:
             with self._lock:
                 self.sent_off -= 1
                 self.put_back += 1
-        elif ending is Ending.MAILBOX_RESTS:
+        elif ending is Ending.MAILBOX_PAUSED:
             self._leave(key)
         return True
 
@@ -267,7 +267,7 @@ class _Run:
         return started, now, lease_until
 
     def _leave(self, key: str) -> None:
-        """Put a mailbox's messages back untouched: it rests, or the job is over."""
+        """Put a mailbox's messages back untouched: it is paused, or the job is over."""
         mailbox = self._mailboxes[key]
         with self._lock:
             pending, begun = [m.id for m in mailbox.pending], [m.id for m in mailbox.begun]
@@ -288,7 +288,7 @@ class _Run:
         self._tokens.put(key)
 
     def _drop_token(self, key: str) -> None:
-        """A token has no more use; with the last one, every lane is told to go home."""
+        """A token has no more use; with the last one, every lane is told to end."""
         with self._lock:
             self._mailboxes[key].tokens -= 1
             self._tokens_left -= 1

@@ -37,17 +37,17 @@ from rqmail.ratelimit.spread import compute_spread_ms
 
 log = structlog.get_logger()
 
-#: How long a mailbox rests when the provider pushes back without saying for how long: doubling from the first to the
+#: How long a mailbox is paused when the provider pushes back without saying how long: doubling from the first to the
 #: second, in milliseconds.
-THROTTLE_REST = (1_000, 3_600_000)
-UNAVAILABLE_REST = (300_000, 3_600_000)
-AUTH_REST = (30_000, 300_000)
-FAULT_REST = (60_000, 3_600_000)
+THROTTLE_PAUSE = (1_000, 3_600_000)
+UNAVAILABLE_PAUSE = (300_000, 3_600_000)
+AUTH_PAUSE = (30_000, 300_000)
+FAULT_PAUSE = (60_000, 3_600_000)
 
 #: A place in flight comes free with the next answer; the moment the limiter names is when a lost lease would end.
-BUSY_REST_MS = 1_000
+BUSY_WAIT_MS = 1_000
 
-#: How many messages refused in a row make a mailbox rest: Exchange throttles senders of many wrong ones (5.2.254).
+#: How many messages refused in a row pause a mailbox: Exchange throttles senders of many wrong ones (5.2.254).
 REJECTED_IN_A_ROW = 20
 
 #: A message certainly not sent is tried again after the first, doubling up to the second, plus the spread of its id.
@@ -58,7 +58,7 @@ RETRY_LONGEST = timedelta(hours=1)
 FIRST_LOOK = timedelta(seconds=15)
 
 #: A claim just written needs no second look; one that is older than this is read again before the request goes out.
-_CLAIM_BELIEVED = timedelta(seconds=2)
+_CLAIM_TRUSTED = timedelta(seconds=2)
 
 
 class Ending(Enum):
@@ -66,7 +66,7 @@ class Ending(Enum):
 
     DONE = "done"
     #: The mailbox cannot take anything now: whatever waits behind this message need not be tried.
-    MAILBOX_RESTS = "mailbox rests"
+    MAILBOX_PAUSED = "mailbox paused"
     #: The message was no longer ours; nothing was written.
     LOST = "lost"
     #: No request was begun: the message is back in the table as if it had never been claimed.
@@ -151,7 +151,7 @@ class MailProviderService:
             return self._put_back(message)
         except Exception as fault:
             log.exception("mail.send.unexpected", messageUuid=message.id, begun=False)
-            moment = self._later(message, FAULT_REST[0])
+            moment = self._later(message, FAULT_PAUSE[0])
             return self._written(message.defer, moment, waiting_for="fault", error=_fault(fault), now=self._clock())
         if message.route != sender.route:
             # The sender was edited since the claim was written: a mail goes through what its row says, or not yet.
@@ -170,7 +170,7 @@ class MailProviderService:
         """
         age = self._clock() - (message.attempted_on or message.created_on)
         try:
-            ours = timedelta() <= age < _CLAIM_BELIEVED or message.is_claimed()
+            ours = timedelta() <= age < _CLAIM_TRUSTED or message.is_claimed()
         except AWAY_ERRORS as away:
             raise MailClaimLostError("The claim on the message could not be read. Nothing was sent.") from away
         if not (ours and message.may_begin(self._clock())):
@@ -188,11 +188,11 @@ class MailProviderService:
                 return self._over_budget(call, problem)
             case MailboxPausedError():
                 self._counter.denied(call.sender.budget_key, "paused")
-                return self._deferred(call, problem.retry_after_ms, waiting_for="paused", rests=True)
+                return self._deferred(call, problem.retry_after_ms, waiting_for="paused", paused=True)
             case MailboxBusyError():
                 self._counter.denied(call.sender.budget_key, "in-flight")
-                wait_ms = min(problem.retry_after_ms, BUSY_REST_MS)
-                return self._deferred(call, wait_ms, waiting_for="in-flight", rests=False)
+                wait_ms = min(problem.retry_after_ms, BUSY_WAIT_MS)
+                return self._deferred(call, wait_ms, waiting_for="in-flight", paused=False)
             case MailThrottledError():
                 return self._throttled(call, problem)
             case MailTransientError():
@@ -200,9 +200,9 @@ class MailProviderService:
             case MailRejectedError():
                 return self._rejected(call, problem)
             case MailboxUnavailableError():
-                return self._unavailable(call, problem, UNAVAILABLE_REST, "mailbox-unavailable")
+                return self._unavailable(call, problem, UNAVAILABLE_PAUSE, "mailbox-unavailable")
             case MailAuthError():
-                return self._unavailable(call, problem, AUTH_REST, "auth")
+                return self._unavailable(call, problem, AUTH_PAUSE, "auth")
             case MailClaimLostError():
                 return self._put_back(call.message)
             case MailOutcomeUnknownError():
@@ -225,31 +225,31 @@ class MailProviderService:
             retryAfterMs=denial.retry_after_ms,
             newScheduledOn=scheduled_on.isoformat(),
         )
-        return Ending.MAILBOX_RESTS if ending is Ending.DONE else ending
+        return Ending.MAILBOX_PAUSED if ending is Ending.DONE else ending
 
     def _throttled(self, call: _Call, error: MailThrottledError) -> Ending:
-        """The provider asks to slow down: the mailbox rests for every worker, longer each time in a row."""
+        """The provider asks to slow down: the mailbox is paused for every worker, longer each time in a row."""
         reason = f"throttled by the provider ({error.code or error.status})"
-        rest_ms = self._limiter.back_off(call.sender.budget_key, *THROTTLE_REST, reason, error.granted_ms)
+        pause_ms = self._limiter.back_off(call.sender.budget_key, *THROTTLE_PAUSE, reason, error.granted_ms)
         asked_ms = round((error.retry_after or 0) * 1000)
-        if asked_ms > rest_ms:
+        if asked_ms > pause_ms:
             self._limiter.pause(call.sender.budget_key, asked_ms, reason)
-            rest_ms = asked_ms
+            pause_ms = asked_ms
         self._counter.count("call", "throttled", call.seconds)
-        return self._deferred(call, rest_ms, waiting_for="throttled", rests=True, error=error)
+        return self._deferred(call, pause_ms, waiting_for="throttled", paused=True, error=error)
 
-    def _unavailable(self, call: _Call, error: MailError, rest: tuple[int, int], why: str) -> Ending:
-        """The mailbox, or our way in, is broken: it rests with the reason, and one message at a time probes it."""
-        rest_ms = self._limiter.back_off(call.sender.budget_key, *rest, str(error), error.granted_ms)
+    def _unavailable(self, call: _Call, error: MailError, pause: tuple[int, int], why: str) -> Ending:
+        """The mailbox, or our way in, is broken: it is paused with the reason, and one message at a time probes it."""
+        pause_ms = self._limiter.back_off(call.sender.budget_key, *pause, str(error), error.granted_ms)
         self._counter.count("call", why, call.seconds)
         log.warning(
             "mail.mailbox.paused",
             mailboxKey=call.sender.budget_key,
             reason=str(error),
             code=error.code,
-            forMs=rest_ms,
+            forMs=pause_ms,
         )
-        return self._deferred(call, rest_ms, waiting_for=why, rests=True, error=error)
+        return self._deferred(call, pause_ms, waiting_for=why, paused=True, error=error)
 
     def _not_sent(self, call: _Call, error: MailTransientError) -> Ending:
         """Certainly not sent, and likely to work soon: a counted attempt, then growing patience."""
@@ -267,14 +267,14 @@ class MailProviderService:
         return self._written(message.retry_at, moment, error=str(error), attempt=attempt)
 
     def _rejected(self, call: _Call, error: MailRejectedError) -> Ending:
-        """The message will never be taken; many of them in a row make the mailbox rest."""
+        """The message will never be taken; many of them in a row pause the mailbox."""
         self._counter.count("call", "rejected", call.seconds)
         self._counter.count("failed", "rejected")
         ending = self._written(call.message.mark_error, str(error), call.attempt("rejected", error), now=self._clock())
         if error.status is not None and self._limiter.count_rejection(call.sender.budget_key) >= REJECTED_IN_A_ROW:
             reason = f"{REJECTED_IN_A_ROW} messages in a row were rejected; the last one: {error}"
-            self._limiter.back_off(call.sender.budget_key, *UNAVAILABLE_REST, reason)
-            return Ending.MAILBOX_RESTS
+            self._limiter.back_off(call.sender.budget_key, *UNAVAILABLE_PAUSE, reason)
+            return Ending.MAILBOX_PAUSED
         return ending
 
     def _unknown(self, call: _Call, error: MailOutcomeUnknownError) -> Ending:
@@ -300,7 +300,7 @@ class MailProviderService:
         log.error("mail.send.unexpected", messageUuid=call.message.id, begun=call.begun, exc_info=problem)
         if call.begun:
             return self._unknown(call, MailOutcomeUnknownError(f"Unexpected {type(problem).__name__} while sending"))
-        return self._unavailable(call, MailError(_fault(problem)), FAULT_REST, "fault")
+        return self._unavailable(call, MailError(_fault(problem)), FAULT_PAUSE, "fault")
 
     # --- what they share -----------------------------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class MailProviderService:
             raise MailAuthError(str(misconfigured)) from misconfigured
 
     def _deferred(
-        self, call: _Call, wait_ms: int, *, waiting_for: str, rests: bool, error: MailError | None = None
+        self, call: _Call, wait_ms: int, *, waiting_for: str, paused: bool, error: MailError | None = None
     ) -> Ending:
         self._counter.count("deferred", waiting_for)
         ending = self._written(
@@ -323,7 +323,7 @@ class MailProviderService:
             attempt=None if error is None else call.attempt(waiting_for, error),
             now=self._clock(),
         )
-        return Ending.MAILBOX_RESTS if rests and ending is Ending.DONE else ending
+        return Ending.MAILBOX_PAUSED if paused and ending is Ending.DONE else ending
 
     def _later(self, message: Message, wait_ms: int) -> datetime:
         return self._clock() + timedelta(milliseconds=wait_ms + compute_spread_ms(message.id))

@@ -19,7 +19,7 @@ from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
 from rqmail.ratelimit.pacing import Pacing
 from rqmail.vault import SecretBox
 
-#: How long a row read from the database is believed: an edit is seen by every process within this many seconds.
+#: How long a row read from the database is trusted: an edit is seen by every process within this many seconds.
 _BELIEVED_SECONDS = 1.0
 
 MAILBOX_PREFIX = "mailbox:"

@@ -1,4 +1,4 @@
-"""What waits and what is in hand: the index seeks that dispatch and recovery decide on. Reads only."""
+"""What waits and what is claimed but not finished: the index seeks that dispatch and recovery decide on. Reads only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class InHand:
+class Unfinished:
     """What of a sender is claimed but not finished: messages and recipients, queued and being sent."""
 
     queued: int = 0
@@ -43,8 +43,8 @@ class InHand:
     sending: int = 0
     sending_recipients: int = 0
 
-    def __add__(self, other: InHand) -> InHand:
-        return InHand(
+    def __add__(self, other: Unfinished) -> Unfinished:
+        return Unfinished(
             self.queued + other.queued,
             self.queued_recipients + other.queued_recipients,
             self.sending + other.sending,
@@ -98,24 +98,24 @@ def refused(now: datetime) -> list[Refused]:
         ]
 
 
-def in_hand() -> dict[tuple[str, str | None], InHand]:
+def unfinished() -> dict[tuple[str, str | None], Unfinished]:
     """Count what is QUEUED, per sender, and what is SENDING, per sender and the mailbox it goes through.
 
     What is queued goes through whatever its sender has by then; what is being sent stays where it is, also after an
     edit.
     """
-    in_hand = "status IN ('QUEUED', 'SENDING')"  # as the partial index says it
+    unfinished = "status IN ('QUEUED', 'SENDING')"  # as the partial index says it
     sql = f"""
         SELECT sender, NULL, COUNT(*), SUM(recipient_count), 0, 0
-        FROM message WHERE {in_hand} AND status = 'QUEUED' GROUP BY sender
+        FROM message WHERE {unfinished} AND status = 'QUEUED' GROUP BY sender
         UNION ALL
         SELECT sender, mailbox_key, 0, 0, COUNT(*), SUM(recipient_count)
-        FROM message WHERE {in_hand} AND status = 'SENDING' GROUP BY sender, mailbox_key
+        FROM message WHERE {unfinished} AND status = 'SENDING' GROUP BY sender, mailbox_key
     """  # noqa: S608 - only constants are put in
-    found: defaultdict[tuple[str, str | None], InHand] = defaultdict(InHand)
+    found: defaultdict[tuple[str, str | None], Unfinished] = defaultdict(Unfinished)
     with pooled_connection():
         for sender, mailbox, *counts in db.execute_sql(sql).fetchall():
-            found[sender, mailbox] += InHand(*map(int, counts))
+            found[sender, mailbox] += Unfinished(*map(int, counts))
     return dict(found)
 
 

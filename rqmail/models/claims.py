@@ -139,7 +139,7 @@ class ClaimMoves(MessageRow):
 
     @classmethod
     def leave_queued(cls, ids: Iterable[str], until: datetime) -> None:
-        """Leave QUEUED messages to their job until then: it is alive."""
+        """Leave QUEUED messages to their job until then: the job still runs."""
         statement = cls.update(lease_until=until).where(cls.id.in_(list(ids)), cls.now_in(_S.QUEUED))
         with pooled_connection():
             statement.execute()

@@ -152,7 +152,7 @@ def test_within_a_mailbox_the_urgent_go_first_then_the_oldest(database, clock, s
 
 def test_a_mailbox_that_rests_leaves_the_rest_of_its_mail_untouched(database, clock, service, seconds):
     ids = queued(*["mailbox:m0"] * 6, "mailbox:m1")
-    service.during = lambda message: Ending.MAILBOX_RESTS if message.sender == "mailbox:m0" else None
+    service.during = lambda message: Ending.MAILBOX_PAUSED if message.sender == "mailbox:m0" else None
     one = Lanes(service, KnownSenders(), clock, width=1, lease=LEASE, start_within_seconds=10, monotonic=seconds)
     assert one.send(ids) == LanesReport(sent_off=2, put_back=5, lost=0)
     untouched = [reloaded(message_id) for message_id in ids[1:6]]

@@ -200,7 +200,7 @@ def test_each_ending_tells_the_message_the_budget_and_the_mailbox(database, serv
     outside.raises = case.error
     ending = service.send(message)
     after = reloaded(message)
-    assert ending is (Ending.MAILBOX_RESTS if case.rests else Ending.DONE)
+    assert ending is (Ending.MAILBOX_PAUSED if case.rests else Ending.DONE)
     assert (after.status, after.attempts, after.deferrals) == (case.status, case.attempts, case.deferrals)
     assert after.waiting_for == case.waiting_for
     expected_error = str(case.error) if isinstance(case.error, MailError) else "Unexpected ZeroDivisionError"
@@ -241,7 +241,7 @@ def test_without_budget_a_message_is_rescheduled_after_the_window_plus_its_sprea
     denial = limiter.check_and_reserve(KEY, 1, LIMITS)
     message = message_in(S.SENDING)
     with structlog.testing.capture_logs() as logs:
-        assert service.send(message) is Ending.MAILBOX_RESTS
+        assert service.send(message) is Ending.MAILBOX_PAUSED
     after = reloaded(message)
     expected = START + timedelta(milliseconds=denial.retry_after_ms) + spread(message)
     assert (after.status, after.scheduled_on, after.requested_on) == (S.SCHEDULED, expected, message.requested_on)
@@ -297,7 +297,7 @@ def test_a_mailbox_that_rests_or_is_busy_costs_no_attempt(
 ):
     message = message_in(S.SENDING)
     outside.raises = error
-    assert service.send(message) is (Ending.MAILBOX_RESTS if rests else Ending.DONE)
+    assert service.send(message) is (Ending.MAILBOX_PAUSED if rests else Ending.DONE)
     after = reloaded(message)
     assert (after.status, after.attempts, after.deferrals, after.waiting_for) == (S.SCHEDULED, 0, 1, waiting_for)
     assert after.scheduled_on == START + timedelta(seconds=seconds) + spread(message)
@@ -372,7 +372,7 @@ def test_deferrals_never_use_up_attempts(database, service, outside):
 def test_many_rejected_in_a_row_make_the_mailbox_rest(sqlite_database, service, outside, limiter):
     outside.raises = MailRejectedError("no such recipient", status=400)
     endings = [service.send(message_in(S.SENDING)) for _ in range(REJECTED_IN_A_ROW)]
-    assert endings == [Ending.DONE] * (REJECTED_IN_A_ROW - 1) + [Ending.MAILBOX_RESTS]
+    assert endings == [Ending.DONE] * (REJECTED_IN_A_ROW - 1) + [Ending.MAILBOX_PAUSED]
     seconds, reason = paused(limiter)
     assert seconds == 300 and "no such recipient" in reason
 
@@ -422,7 +422,7 @@ def test_a_fault_of_our_own_before_the_request_pauses_the_sender_and_burns_no_ma
     outside.raises = TypeError("Expected a key, not Bearer SG.secret")
     message = message_in(S.SENDING, attempts=2)
     with structlog.testing.capture_logs() as logs:
-        assert service.send(message) is Ending.MAILBOX_RESTS
+        assert service.send(message) is Ending.MAILBOX_PAUSED
     after = reloaded(message)
     assert (after.status, after.attempts, after.deferrals, after.waiting_for) == (S.SCHEDULED, 2, 1, "fault")
     assert used(limiter) == limiter.usage({KEY: LIMITS})[KEY].in_flight.used == 0
@@ -532,7 +532,7 @@ def test_a_sender_whose_secret_cannot_be_opened_rests_with_the_reason(database, 
 
     monkeypatch.setattr(outside, "mailer", shut)
     message = message_in(S.SENDING)
-    assert service.send(message) is Ending.MAILBOX_RESTS
+    assert service.send(message) is Ending.MAILBOX_PAUSED
     assert (reloaded(message).status, reloaded(message).waiting_for) == (S.SCHEDULED, "auth")
     assert "RQMAIL_SECRET_KEY" in paused(limiter)[1]
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rqmail.models import backlog
-from rqmail.models.backlog import Due, InHand, Refused
+from rqmail.models.backlog import Due, Refused, Unfinished
 from rqmail.models.ledger import sends_since
 from rqmail.models.message import Message, MessageStatus, NewMessage, Priority
 from support.clock import START
@@ -55,14 +55,14 @@ def test_what_is_due_in_hand_queued_and_overdue_is_what_counting_by_hand_finds(d
     due = {(sender, priority) for sender, status, priority, at, _, _ in sample if status is S.SCHEDULED and at <= 0}
     assert sorted(backlog.due(START), key=lambda d: (d.sender, d.priority)) == [Due(*d) for d in sorted(due)]
 
-    held = backlog.in_hand()
+    held = backlog.unfinished()
     for sender in {sender for sender, *_ in sample}:
         mine = [(status, to) for name, status, _, _, _, to in sample if name == sender]
         queued = [to for status, to in mine if status is S.QUEUED]
         sending = [to for status, to in mine if status is S.SENDING]
-        expected = InHand(len(queued), sum(queued), len(sending), sum(sending))
-        assert held.get((sender, None), InHand()) == expected
-    assert InHand() not in held.values()
+        expected = Unfinished(len(queued), sum(queued), len(sending), sum(sending))
+        assert held.get((sender, None), Unfinished()) == expected
+    assert Unfinished() not in held.values()
 
     in_jobs = [
         (priority, at, message_id)
@@ -111,15 +111,15 @@ def test_what_is_being_sent_counts_for_the_mailbox_it_goes_through_and_what_is_q
     former, new = "former@contoso.example", "new@contoso.example"
     for status, mailbox in ((S.SENDING, former), (S.SENDING, former), (S.SENDING, new), (S.QUEUED, former)):
         message_in(status, mailbox_key=mailbox)
-    assert backlog.in_hand() == {
-        ("mailbox:news", None): InHand(queued=1, queued_recipients=1),
-        ("mailbox:news", former): InHand(sending=2, sending_recipients=2),
-        ("mailbox:news", new): InHand(sending=1, sending_recipients=1),
+    assert backlog.unfinished() == {
+        ("mailbox:news", None): Unfinished(queued=1, queued_recipients=1),
+        ("mailbox:news", former): Unfinished(sending=2, sending_recipients=2),
+        ("mailbox:news", new): Unfinished(sending=1, sending_recipients=1),
     }
 
 
 def test_an_empty_table_has_nothing_due_and_nothing_in_hand(database):
-    assert (backlog.due(START), backlog.in_hand(), backlog.queued([])) == ([], {}, [])
+    assert (backlog.due(START), backlog.unfinished(), backlog.queued([])) == ([], {}, [])
 
 
 def test_the_ledger_lists_what_used_a_mailboxs_budget_since_then_each_as_late_as_it_can_have_been(database):

@@ -44,7 +44,7 @@ def busy_table(database):
 DECISIONS = {
     "due": lambda ids: backlog.due(NOW),
     "refused": lambda ids: backlog.refused(NOW),
-    "in_hand": lambda ids: backlog.in_hand(),
+    "unfinished": lambda ids: backlog.unfinished(),
     "queued": lambda ids: backlog.queued(ids[1400:1405]),
     "overdue": lambda ids: [backlog.overdue(MessageStatus(s), NOW, limit=10) for s in ("QUEUED", "SENDING", "UNKNOWN")],
     "claim_due": lambda ids: Message.claim_due(

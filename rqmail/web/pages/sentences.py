@@ -34,6 +34,9 @@ WHY: Final[dict[str, str]] = {
     "going": gettext_noop("%(waiting)s: %(in_hand)s are being sent now, %(due)s are next.%(done)s"),
     "no-tick": gettext_noop("no dispatch has run today; is rqmail scheduler running?"),
     "old-tick": gettext_noop("the last dispatch was %(age)s ago; is rqmail scheduler running?"),
+    "no-scheduler": gettext_noop(
+        "nothing keeps the ticks coming: mail waits until somebody asks for it; start rqmail scheduler."
+    ),
     "no-worker": gettext_noop("no worker listens for mail; start rqmail worker."),
     "redis-refuses": gettext_noop("Redis refuses us: %(detail)s"),
     "redis-away": gettext_noop("Redis cannot be reached: %(detail)s"),

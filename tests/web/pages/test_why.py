@@ -9,6 +9,7 @@ import pytest
 
 from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message
+from rqmail.queues import DISPATCH_TICK, SCHEDULE
 from rqmail.ratelimit.limits import RateLimits
 from support.messages import new_message, submitted
 
@@ -28,6 +29,7 @@ def beat(application, clock):
         now = clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         redis = application.redis
         redis.set("rqmail:last-tick", clock().timestamp())
+        redis.zadd(SCHEDULE, {DISPATCH_TICK: clock().timestamp()})
         told = {"birth": now, "last_heartbeat": now, "queues": "ticks,mail-high,mail", "state": "busy"}
         redis.hset("rq:worker:one", mapping=told)
         redis.sadd("rq:workers", "rq:worker:one")
@@ -93,6 +95,10 @@ def test_the_scheduler_or_the_worker_is_gone(admin, beheerder, news, clock, beat
     beat()
     application.redis.delete("rq:workers")
     assert said(beheerder) == "1 bericht wacht: geen worker luistert naar post; start rqmail worker."
+    application.redis.delete(SCHEDULE)
+    assert said(beheerder) == (
+        "1 bericht wacht: niets houdt de rondes gaande: post wacht tot iemand erom vraagt; start rqmail scheduler."
+    )
 
 
 def test_redis_is_away(admin, beheerder, news, application, monkeypatch):

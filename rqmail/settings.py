@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -34,6 +35,7 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 #: What is allowed where the type alone does not say it well to a person.
 _ALLOWED = {
+    "timezone": "a time zone such as Europe/Amsterdam",
     "database_url": "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
     "redis_url": "redis://HOST:PORT/DB, rediss://… or unix://PATH",
     "graph_base_url": "an https address (http for loopback only)",
@@ -137,6 +139,14 @@ def _sender(value: str) -> str:
     return value
 
 
+def _zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ValueError, OSError, KeyError):
+        raise ValueError from None
+    return value
+
+
 HttpsUrl = Annotated[str, AfterValidator(_https_url)]
 OptionalHttpsUrl = Annotated[HttpsUrl | None, BeforeValidator(_empty_is_unset)]
 OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
@@ -153,6 +163,9 @@ LongSecret = Annotated[
     Annotated[SecretStr, Field(min_length=16), AfterValidator(_secret_text)] | None,
     BeforeValidator(_empty_is_unset),
 ]
+
+
+OptionalZone = Annotated[Annotated[str, AfterValidator(_zone)] | None, BeforeValidator(_empty_is_unset)]
 
 
 class Settings(BaseSettings):
@@ -201,6 +214,8 @@ class Settings(BaseSettings):
     web_url: OptionalHttpsUrl = None
     #: The address of that proxy, whose X-Forwarded-For is then believed.
     web_trusted_proxy: OptionalText = None
+    #: Where the times of an imported file are local when they name no zone.
+    timezone: OptionalZone = None
     log_format: Literal["json", "console"] = "console"
 
     @field_validator("*", mode="before")

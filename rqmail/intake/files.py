@@ -1,27 +1,42 @@
-"""Files of messages: CSV with a header row, or JSON lines; checked as a whole before anything is stored."""
+"""Files of messages, checked as a whole before anything is stored: spreadsheets, CSV, JSON."""
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from rqmail.errors import InvalidInputError
-from rqmail.intake.draft import MAX_BODY_BYTES, Draft, Intake
+from rqmail.intake.columns import COLUMNS, Naming, is_blank, values_of
+from rqmail.intake.documents import json_rows
+from rqmail.intake.draft import Draft, Intake
+from rqmail.intake.encodings import find_encoding, lines_of
+from rqmail.intake.moments import LocalTime
+from rqmail.intake.recipients import same_person
+from rqmail.intake.sheets import is_sheet, sheet_rows
+from rqmail.intake.tables import find_dialect, rows
+from rqmail.models.message import NewMessage
 
 Format = Literal["csv", "jsonl"]
 
-#: What a row may say; ``to``, ``subject`` and one of ``text`` and ``html`` must be there.
-COLUMNS = ("to", "subject", "text", "html", "cc", "bcc", "at", "priority", "expires")
-_REQUIRED = ("to", "subject")
-_DELIMITERS = ",;\t"
-_UTF8 = "UTF-8 (in Excel: save as “CSV UTF-8”)"
-
 #: How many errors of a file are told in full; the rest is counted.
 MAX_ERRORS_TOLD = 20
+
+#: The header is looked for in so many rows: above it there may be titles and blank lines.
+_HEADER_WITHIN = 30
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is to be read, where it does not say it well enough itself."""
+
+    format: Format = "csv"
+    encoding: str | None = None
+    sheet: str | None = None
+    naming: Naming = field(default_factory=Naming)
+    local_time: LocalTime = field(default_factory=LocalTime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,69 +49,189 @@ class RowError:
 
 
 @dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that cannot be used, with the cells it has under the file's own header, and what is wrong."""
+
+    header: tuple[str, ...]
+    cells: tuple[str, ...]
+    error: RowError
+
+
+@dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What became of a file: nothing is stored unless ``error_count`` is 0; ``errors`` holds the first of them."""
+    """What became of a file: nothing is stored unless ``error_count`` is 0; ``errors`` holds the first of them.
+
+    ``encoding`` is what it was read in (empty for a spreadsheet), ``passed_over`` the rows above its header;
+    ``duplicates`` counts rows all of whose recipients an earlier row has, ``skipped`` those left out for that.
+    """
 
     rows: int
     stored: int
     error_count: int
     errors: tuple[RowError, ...]
+    encoding: str = ""
+    passed_over: tuple[str, ...] = ()
+    duplicates: int = 0
+    skipped: int = 0
+
+
+@dataclass(slots=True)
+class _Source:
+    """A file being read: what was found out about it on the way."""
+
+    file: IO[bytes]
+    sender: str
+    reading: Reading
+    encoding: str = ""
+    header: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
+
+    def drafts(self) -> Iterator[tuple[int, tuple[str, ...], Draft | InvalidInputError]]:
+        """Read every row as a draft, or as what is wrong with it; from the beginning at each call."""
+        if is_sheet(self.file):
+            yield from self._table(sheet_rows(self.file, self.reading.sheet))
+            return
+        self.encoding = self.encoding or find_encoding(self.file, self.reading.encoding)
+        if self.reading.format == "jsonl":
+            self.header = tuple(self.reading.naming.theirs.get(name, name) for name in COLUMNS)
+            for row, found in json_rows(self._lines, self.reading.naming):
+                cells = () if isinstance(found, InvalidInputError) else _cells(found)
+                yield row, cells, self._draft(found)
+            return
+        dialect = find_dialect(self._lines, self.reading.naming.known)
+        yield from self._table(rows(self._lines(), dialect))
+
+    def _lines(self) -> Iterator[str]:
+        return lines_of(self.file, self.encoding)
+
+    def _table(self, found: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, tuple[str, ...], Any]]:
+        names = self._find_header(found)
+        for row, cells in found:
+            if isinstance(cells, InvalidInputError):
+                yield row, (), cells
+            elif not is_blank(cells):
+                try:
+                    values: dict[str, str] | InvalidInputError = values_of(names, cells)
+                except InvalidInputError as error:
+                    values = error
+                yield row, tuple(cells), self._draft(values)
+
+    def _find_header(self, found: Iterator[tuple[int, Any]]) -> list[str | None]:
+        """Pass over blank lines and titles up to the row that names columns, and read it."""
+        looked_at: list[list[str]] = []
+        for _, cells in found:
+            if isinstance(cells, InvalidInputError):
+                raise InvalidInputError("header", "the first rows", cells.allowed)
+            looked_at.append(cells)
+            if self.reading.naming.known(cells) >= 2 or len(looked_at) == _HEADER_WITHIN:
+                break
+        best = max(looked_at, key=self.reading.naming.known, default=[])
+        if not self.reading.naming.known(best):
+            best = next((cells for cells in looked_at if not is_blank(cells)), [])
+        above = looked_at[: next((i for i, cells in enumerate(looked_at) if cells is best), 0)]
+        self.header = tuple(best)
+        self.passed_over = tuple(" ".join(filter(None, cells)).strip()[:200] for cells in above)
+        return self.reading.naming.read(best)
+
+    def _draft(self, values: dict[str, Any] | InvalidInputError) -> Draft | InvalidInputError:
+        if isinstance(values, InvalidInputError):
+            return values
+        try:
+            for name in ("at", "expires"):
+                if values.get(name):
+                    values[name] = self.reading.local_time.read(name, values[name])
+        except InvalidInputError as error:
+            return error
+        return Draft(self.sender, **values)
 
 
 def import_messages(
     intake: Intake,
     file: IO[bytes],
     sender: str,
+    reading: Reading | None = None,
     *,
-    format_: Format = "csv",
     dry_run: bool = False,
-    on_progress: Callable[[str, int], None] = lambda _stage, _rows: None,
+    skip_duplicates: bool = False,
+    errors_told: int = MAX_ERRORS_TOLD,
+    on_bad_row: Callable[[BadRow], None] = lambda _row: None,
+    on_progress: Callable[[str, int, float], None] = lambda _stage, _rows, _share: None,
 ) -> ImportReport:
     """Store every row of ``file`` (which can be read twice) as a message from ``sender``, all or none.
 
-    The file is streamed: memory does not grow with it. ``on_progress`` hears ``check`` or ``store``, and the rows so
-    far. Raises ``InvalidInputError`` when the file as a whole cannot be read.
+    CSV and JSON lines are streamed: memory hardly grows with them. ``on_progress`` hears ``check`` or ``store``, the
+    rows so far and the share of the work, 0 to 1. Raises ``InvalidInputError`` when the file cannot be read at all.
     """
     checks = intake.checks()
     checks.require_sender(sender)
-    rows, error_count = 0, 0
+    source = _Source(file, sender, reading or Reading())
+    size = max(1, file.seek(0, io.SEEK_END))
+    count, error_count = 0, 0
     errors: list[RowError] = []
-    for row, draft in _drafts(file, sender, format_):
-        rows += 1
-        if rows % 1000 == 0:
-            on_progress("check", rows)
+    people = _People()
+    for row, cells, draft in source.drafts():
+        count += 1
+        if count % 1000 == 0:
+            on_progress("check", count, min(1.0, file.tell() / size))
         try:
-            if isinstance(draft, InvalidInputError):
-                raise draft
-            checks.check(draft)
+            people.repeat(checks.check(_sound(draft)).message)
         except InvalidInputError as error:
             error_count += 1
-            if len(errors) < MAX_ERRORS_TOLD:
-                errors.append(RowError(row, error.field, _short(str(error))))
-    if not rows:
+            wrong = RowError(row, error.field, _short(str(error)))
+            if len(errors) < errors_told:
+                errors.append(wrong)
+            on_bad_row(BadRow(source.header, cells, wrong))
+    if not count:
         raise InvalidInputError("file", "", "at least one row below the header")
+    report = ImportReport(
+        count, 0, error_count, tuple(errors), source.encoding, source.passed_over, people.repeated,
+        people.repeated if skip_duplicates else 0,
+    )  # fmt: skip
+    del people  # it grows with the file, and storing needs the memory
     if error_count or dry_run:
-        return ImportReport(rows, 0, error_count, tuple(errors))
+        return report
     stored = 0
 
-    def count(more: int) -> None:
+    def told(more: int) -> None:
         nonlocal stored
         stored += more
-        on_progress("store", stored)
+        on_progress("store", stored, stored / count)
 
-    file.seek(0)
-    intake.store((checks.check(_sound(draft)).message for _, draft in _drafts(file, sender, format_)), count)
-    return ImportReport(rows, stored, 0, ())
+    again = _People()
+    messages = (checks.check(_sound(draft)).message for _, _, draft in source.drafts())
+    intake.store((one for one in messages if not (skip_duplicates and again.repeat(one))), told)
+    return replace(report, stored=stored)
 
 
 def format_of(name: str) -> Format:
-    """Tell the format of a file by its name: ``.jsonl``, ``.ndjson`` and ``.json`` hold JSON lines, all others CSV."""
+    """Tell the format of a file by its name: ``.jsonl``, ``.ndjson`` and ``.json`` hold JSON, all others a table."""
     return "jsonl" if Path(name).suffix.lower() in {".jsonl", ".ndjson", ".json"} else "csv"
 
 
-def drafts(file: IO[bytes], sender: str, format_: Format = "csv") -> Iterator[Draft]:
+def drafts(file: IO[bytes], sender: str, reading: Reading | None = None) -> Iterator[Draft]:
     """Read a file's rows as drafts, unchecked; raises ``InvalidInputError`` at the first that cannot be read."""
-    return (_sound(draft) for _, draft in _drafts(file, sender, format_))
+    return (_sound(draft) for _, _, draft in _Source(file, sender, reading or Reading()).drafts())
+
+
+class _People:
+    """Who was met so far in a file: a few bytes each, whatever the length of the addresses."""
+
+    def __init__(self) -> None:
+        self._met: set[int] = set()
+        self.repeated = 0
+
+    def repeat(self, message: NewMessage) -> bool:
+        """Note the recipients of a row; say whether every one of them has been met before."""
+        before = len(self._met)
+        self._met.update(hash(same_person(to.address)) for to in message.recipients)
+        repeated = len(self._met) == before
+        self.repeated += repeated
+        return repeated
+
+
+def _cells(values: dict[str, Any]) -> tuple[str, ...]:
+    listed = (values.get(name) or "" for name in COLUMNS)
+    return tuple(value if isinstance(value, str) else "; ".join(value) for value in listed)
 
 
 def _short(message: str) -> str:
@@ -105,124 +240,5 @@ def _short(message: str) -> str:
 
 def _sound(draft: Draft | InvalidInputError) -> Draft:
     if isinstance(draft, InvalidInputError):
-        raise draft  # the file was changed between the two readings
+        raise draft
     return draft
-
-
-def _drafts(file: IO[bytes], sender: str, format_: Format) -> Iterator[tuple[int, Draft | InvalidInputError]]:
-    lines = _decoded(file)
-    for row, values in _json_rows(lines) if format_ == "jsonl" else _csv_rows(lines):
-        if isinstance(values, InvalidInputError):
-            yield row, values
-        else:
-            yield row, Draft(sender, **values)
-
-
-def _decoded(file: IO[bytes]) -> Iterator[str]:
-    """Decode line by line, so that a byte that is no UTF-8 is reported with its line."""
-    for number, line in enumerate(file, start=1):
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InvalidInputError("file", f"byte 0x{line[error.start]:02x} in line {number}", _UTF8) from None
-        if number == 1:
-            text = text.removeprefix("\ufeff")
-        if "\x00" in text:
-            raise InvalidInputError("file", f"a NUL byte in line {number}", _UTF8)
-        yield text
-
-
-# --- CSV -----------------------------------------------------------------------------------------------------------
-
-
-def _csv_rows(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | InvalidInputError]]:
-    header_line = next(lines, "")
-    delimiter, names = _header(header_line)
-    width = len(names)
-    csv.field_size_limit(MAX_BODY_BYTES + 1)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    row = 1
-    while True:
-        row += 1
-        try:
-            values = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            # After a quote that is never closed nothing that follows can be told apart.
-            yield row, InvalidInputError("row", f"row {row}", f"well-formed CSV ({error})")
-            return
-        if not any(values):
-            continue
-        if len(values) != width:
-            yield row, InvalidInputError("row", f"{len(values)} columns", f"{width} columns, as in the header")
-        else:
-            cells = zip(names, values, strict=True)
-            yield row, {name: cell for name, cell in cells if cell or name in _REQUIRED}  # an empty cell says nothing
-
-
-def _header(line: str) -> tuple[str, list[str]]:
-    """Find the delimiter with which the header reads best, and the columns it names."""
-    readings = []
-    for delimiter in _DELIMITERS:
-        try:
-            cells = next(csv.reader([line], delimiter=delimiter, strict=True), [])
-        except csv.Error:
-            continue
-        readings.append((delimiter, [cell.strip().lower() for cell in cells]))
-    if not readings or not line.strip():
-        raise InvalidInputError("header", line.strip(), "a first row that names the columns: " + ", ".join(COLUMNS))
-    delimiter, names = max(readings, key=lambda reading: len(set(reading[1]) & set(COLUMNS)))
-    for name in names:
-        if name not in COLUMNS:
-            raise InvalidInputError("header", name, "columns named " + ", ".join(COLUMNS))
-        if names.count(name) > 1:
-            raise InvalidInputError("header", name, "each column once")
-    _require_columns("header", names)
-    return delimiter, names
-
-
-def _require_columns(field: str, names: Iterable[str]) -> None:
-    present = set(names)
-    missing = [name for name in _REQUIRED if name not in present]
-    if not present & {"text", "html"}:
-        missing.append("text or html")
-    if missing:
-        raise InvalidInputError(field, ", ".join(sorted(present)), "with a column " + " and a column ".join(missing))
-
-
-# --- JSON lines ----------------------------------------------------------------------------------------------------
-
-
-def _json_rows(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | InvalidInputError]]:
-    for row, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield row, _json_row(line)
-        except InvalidInputError as error:
-            yield row, error
-
-
-def _json_row(line: str) -> dict[str, Any]:
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError("row", line.strip()[:60], f"one JSON object a line ({error})") from None
-    if not isinstance(values, dict):
-        raise InvalidInputError("row", line.strip()[:60], "one JSON object a line")
-    for name, value in values.items():
-        if name not in COLUMNS:
-            raise InvalidInputError(name, value, "fields named " + ", ".join(COLUMNS))
-        if not (value is None or isinstance(value, str) or (name in _ADDRESSED and _is_list_of_text(value))):
-            raise InvalidInputError(name, value, "text, or a list of texts" if name in _ADDRESSED else "text")
-    return {name: value for name, value in values.items() if value is not None} | {
-        name: values.get(name) or "" for name in _REQUIRED
-    }
-
-
-_ADDRESSED = frozenset({"to", "cc", "bcc"})
-
-
-def _is_list_of_text(value: object) -> bool:
-    return isinstance(value, Sequence) and all(isinstance(item, str) for item in value)

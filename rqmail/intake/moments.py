@@ -104,6 +104,13 @@ class LocalTime:
         return first
 
 
+def local_time(timezone: str | None, date_format: str | None) -> LocalTime:
+    """Answer how moments are written; raises ``InvalidInputError`` for a zone or a format that is none."""
+    if timezone is not None:
+        zone_named("timezone", timezone)
+    return LocalTime(timezone, None if date_format is None else check_date_format(date_format))
+
+
 def zone_named(field: str, name: str) -> ZoneInfo:
     """Answer the time zone of this name; raises ``InvalidInputError`` with the nearest name."""
     try:

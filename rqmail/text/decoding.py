@@ -39,9 +39,23 @@ def encoding_of(data: bytes) -> str:
 def _guessed(data: bytes) -> str:
     from charset_normalizer import from_bytes  # noqa: PLC0415 - needed for few files, and slow to import
 
-    best = from_bytes(data).best()
-    return best.encoding if best is not None and len(data) > _ENOUGH_TO_GUESS else _LAST_RESORT
+    beyond_ascii = len(data) - len(data.translate(None, _BEYOND_ASCII))
+    if len(data) <= _ENOUGH_TO_GUESS or beyond_ascii < len(data) * _SHARE_TO_GUESS:
+        return _LAST_RESORT
+    matches = from_bytes(data)
+    best = matches.best()
+    if best is None:
+        return _LAST_RESORT
+    for match in matches:  # its close kin fit as well: without this, señor would be read as seńor
+        if _LAST_RESORT in {match.encoding, *match.could_be_from_charset} and match.chaos <= best.chaos + _AS_GOOD:
+            return _LAST_RESORT
+    return best.encoding
 
 
-#: A guess over less than this is luck.
+#: A guess over less than this, or over a few signs among many in ASCII, is luck.
 _ENOUGH_TO_GUESS = 200
+_SHARE_TO_GUESS = 0.04
+_BEYOND_ASCII = bytes(range(128, 256))
+
+#: So much more disorder (of 1) is no reason for another encoding than the usual one.
+_AS_GOOD = 0.01

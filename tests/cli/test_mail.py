@@ -62,7 +62,10 @@ def test_a_file_is_imported_or_its_errors_are_told(send, run, run_json, tmp_path
     good, bad = tmp_path / "good.csv", tmp_path / "bad.jsonl"
     good.write_text("to;subject;text\na@x.nl;s;t\nb@x.nl;s;t\n")
     bad.write_text('{"to": "jan", "subject": "s", "text": "t"}\n')
-    assert run_json("import", good, "--mailbox", "news", "--dry-run") == {"rows": 2, "stored": 0, "dryRun": True}
+    assert run_json("import", good, "--mailbox", "news", "--dry-run") == {
+        "rows": 2, "stored": 0, "errorCount": 0, "errors": [], "encoding": "utf-8", "passedOver": [],
+        "duplicates": 0, "skipped": 0, "dryRun": True,
+    }  # fmt: skip
     assert run_json("import", good, "--mailbox", "news")["stored"] == 2
     assert run("import", "-", "--mailbox", "news", stdin=good.read_text()).stdout.startswith("2 messages were stored")
     told = run("import", bad, "--mailbox", "news")

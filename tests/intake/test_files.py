@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.draft import Intake, check
-from rqmail.intake.files import MAX_ERRORS_TOLD, drafts, format_of, import_messages
+from rqmail.intake.files import MAX_ERRORS_TOLD, Reading, drafts, format_of, import_messages
 from rqmail.models.contents import load_contents
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, Priority
@@ -34,7 +34,7 @@ def file_of(text, encoding="utf-8"):
 
 
 def rows(text, format_="csv"):
-    return list(drafts(file_of(text), SENDER, format_))
+    return list(drafts(file_of(text), SENDER, Reading(format_)))
 
 
 def test_a_row_says_everything_a_message_can(intake, nudges):
@@ -81,10 +81,8 @@ BROKEN_FILES = {
     "no body column": (b"to,subject\na@x.nl,s\n", "header"),
     "no recipient column": (b"subject,text\ns,t\n", "header"),
     "a column twice": (b"to,to,subject,text\na@x.nl,b@x.nl,s,t\n", "header"),
-    "Latin-1": ("to,subject,text\na@x.nl,één,t\n".encode("latin-1"), "file"),
-    "UTF-16": ("to,subject,text\na@x.nl,s,t\n".encode("utf-16"), "file"),
     "a NUL byte": (b"to,subject,text\na@x.nl,s\x00,t\n", "file"),
-    "no CSV": (b"%PDF-1.4 \xff\xfe", "file"),
+    "no CSV": (b"%PDF-1.4 \xff\xfe", "header"),
 }
 
 
@@ -132,7 +130,7 @@ BROKEN_LINES = {
 @pytest.mark.parametrize(("broken", "field"), BROKEN_LINES.values(), ids=BROKEN_LINES)
 def test_a_broken_line_is_named_and_nothing_is_stored(intake, broken, field):
     good = '{"to": "a@x.nl", "subject": "s", "text": "t"}'
-    report = import_messages(intake, file_of(f"{good}\n{broken}\n"), SENDER, format_="jsonl")
+    report = import_messages(intake, file_of(f"{good}\n{broken}\n"), SENDER, Reading("jsonl"))
     assert [(error.row, error.field) for error in report.errors] == [(2, field)]
     assert Message.select().count() == 0
 
@@ -154,14 +152,17 @@ def test_an_unknown_sender_is_told_before_the_file_is_read(intake):
         import_messages(intake, file_of(b"\xff"), "mailbox:none")
 
 
-def test_a_file_that_changes_between_checking_and_storing_leaves_nothing_behind(intake):
-    class Changing(io.BytesIO):
-        def seek(self, *args):
-            self.__init__(b"to,subject,text\n" + b"a@x.nl,s,t\n" * 1500 + b"jan,s,t\n")
-            return 0
+def test_a_file_that_changes_between_checking_and_storing_leaves_nothing_behind(intake, monkeypatch):
+    file = file_of("to,subject,text\na@x.nl,s,t\n")
+    store = intake.store
 
+    def change_and_store(*args):
+        file.__init__(b"to,subject,text\n" + b"a@x.nl,s,t\n" * 1500 + b"jan,s,t\n")
+        store(*args)
+
+    monkeypatch.setattr(intake, "store", change_and_store)
     with pytest.raises(InvalidInputError):
-        import_messages(intake, Changing(b"to,subject,text\na@x.nl,s,t\n"), SENDER)
+        import_messages(intake, file, SENDER)
     assert Message.select().count() == 0
 
 
@@ -195,7 +196,7 @@ def test_any_bytes_are_rows_or_errors_that_say_where(content, format_, headed):
     if headed and format_ == "csv":
         content = b"to,subject,text\n" + content
     try:
-        for draft in drafts(io.BytesIO(content), SENDER, format_):
+        for draft in drafts(io.BytesIO(content), SENDER, Reading(format_)):
             check(draft, START)
     except InvalidInputError as error:
         assert error.field

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from rqmail.clock import Clock, from_epoch_ms, monotonic
 from rqmail.errors import InvalidInputError, NotFoundError
-from rqmail.insight.explaining import explanation, problems
+from rqmail.insight.explaining import explanation, problems, stopped
 from rqmail.insight.forecast import Backlog, backlog_done_on
 from rqmail.insight.readiness import machinery_of
 from rqmail.insight.standing import Budget, Machinery, SenderStatus, Sentence, State, Status, WindowView
@@ -279,7 +279,8 @@ def _sender_status(
     if budget is not None:
         if budget.known:
             deferred += max(0, counted.due - _admitted(counted, budget))
-        if counted.backlog and budget.known:
+        # While nothing dispatches or sends, no estimate is true.
+        if counted.backlog and budget.known and machinery.redis == "ok" and not stopped(machinery, now):
             done_on = backlog_done_on(
                 shared,
                 now,

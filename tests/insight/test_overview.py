@@ -226,6 +226,17 @@ def test_without_redis_the_counts_are_still_told(mailboxes, queues, submit, cloc
     assert status.messages["SCHEDULED"] == 1
 
 
+def test_no_end_is_promised_while_no_worker_or_scheduler_is_alive(overview, submit, queues, redis_client, clock):
+    submit()
+    assert overview.mailbox("news").done_on is not None
+    crew, queues.crew = queues.crew, []
+    assert overview.mailbox("news").done_on is None
+    queues.crew = crew
+    clock.advance(hours=1)
+    assert overview.mailbox("news").done_on is None
+    assert "All of it is through" not in overview.explain("news")
+
+
 def test_an_unknown_mailbox_is_not_found(overview):
     with pytest.raises(NotFoundError, match="nobody"):
         overview.explain("nobody")

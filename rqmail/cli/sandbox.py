@@ -43,7 +43,7 @@ def sandbox(port: int, host: str, latency_ms: float, data_dir: Path | None, *, j
             print_json(variables, one_line=True)
         else:
             click.echo("\n".join(f"{name}={value}" for name, value in variables.items()))
-            click.echo(f"What was accepted: {server.authority}/_sandbox/")
+            click.echo(f"What was accepted: {server.authority}/")
 
     try:
         server.serve_forever(tell)

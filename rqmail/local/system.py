@@ -81,7 +81,7 @@ class LocalSystem:
         self._until("the sandbox", lambda: ca_file.exists() and listens(port))
         self.sandbox = SandboxControl(authority, ca_file)
         self._until("the sandbox", self._sandbox_answers)
-        self.places["mail goes to"] = f"the sandbox, {authority}/_sandbox/"
+        self.places["mail goes to"] = f"the sandbox, {authority}/"
         return {
             "RQMAIL_GRAPH_BASE_URL": f"{authority}/v1.0",
             "RQMAIL_GRAPH_AUTHORITY": authority,

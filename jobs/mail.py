@@ -31,8 +31,9 @@ def send_messages(ids: list[str]) -> dict[str, Any]:
 
 
 def recover_messages() -> dict[str, Any]:
-    """Find what was lost on the way."""
+    """Find what was lost on the way; let limits whose time is over go back to what they were."""
     with _at_work(tick=True) as app:
+        app.changes.end_limits()
         return asdict(app.recovery.run())
 
 

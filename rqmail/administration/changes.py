@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Self
 
 from rqmail.administration import messages
@@ -17,6 +18,9 @@ from rqmail.clock import Clock
 from rqmail.delivery.senders import Senders
 from rqmail.insight.overview import Overview
 from rqmail.models import counts
+
+#: Under this name is written down what happened by itself, when its time had come.
+BY_ITSELF = "rqmail"
 
 #: Under this name is written down what was done on the command line.
 COMMAND_LINE = "command line"
@@ -63,6 +67,13 @@ class Changes:
     def set_mailbox(self, key: str, **fields: Any) -> MailboxView:
         """Change what is given of a mailbox; every process sees it within a second, without a restart."""
         return self._mailbox("set", key, lambda: self.mailboxes.set(key, **fields))
+
+    def end_limits(self) -> list[str]:
+        """Let limits whose time is over go back to what they were; answer the keys of their mailboxes."""
+        ended = self.mailboxes.with_ended_limits()
+        for key in ended:
+            self.by(BY_ITSELF)._mailbox("limits-ended", key, partial(self.mailboxes.end_limits, key))
+        return ended
 
     def delete_mailbox(self, key: str) -> None:
         """Remove a mailbox; raises ``ConflictError`` while mail of it waits or needs a decision."""

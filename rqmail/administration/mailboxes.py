@@ -17,23 +17,38 @@ from rqmail.administration.fields import (
 )
 from rqmail.administration.pausing import Pausing
 from rqmail.clock import Clock
-from rqmail.errors import ConflictError, NotFoundError
+from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.addresses import check_address
 from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import mailbox_key
 
+#: Limits that hold until a moment end within this time: longer is for good.
+_LONGEST_EXCEPTION = timedelta(days=366)
+
+_FOR_GOOD: dict[str, Any] = {
+    "limits_until": None,
+    "limits_after_per_minute": None,
+    "limits_after_recipients_per_day": None,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class MailboxView:
-    """A system mailbox as it is configured; a limit or pacing of ``None`` means the default."""
+    """A system mailbox as it is configured; a limit or pacing of ``None`` means the default.
+
+    Where ``limits_until`` is set, the two limits hold until then and go back to the two ``limits_after`` by themselves.
+    """
 
     key: str
     address: str
     rate_limit_per_minute: int | None
     rate_limit_recipients_per_day: int | None
     pacing: str | None
+    limits_until: datetime | None
+    limits_after_per_minute: int | None
+    limits_after_recipients_per_day: int | None
     paused_until: datetime | None
     pause_reason: str | None
     created_on: datetime
@@ -91,8 +106,13 @@ class Mailboxes:
         rate_limit_per_minute: int | Unset | None = UNSET,
         rate_limit_recipients_per_day: int | Unset | None = UNSET,
         pacing: str | Unset | None = UNSET,
+        limits_until: datetime | Unset | None = UNSET,
     ) -> MailboxView:
-        """Change what is given; a limit or pacing of ``None`` goes back to the default."""
+        """Change what is given; a limit or pacing of ``None`` goes back to the default.
+
+        With ``limits_until`` the limits that are given hold until then and go back to what they were; with ``None``
+        they hold for good.
+        """
         changes: dict[str, Any] = {}
         if address is not UNSET:
             changes["address"] = check_address(checked_text("address", address), "address")
@@ -105,11 +125,32 @@ class Mailboxes:
         if pacing is not UNSET:
             changes["pacing"] = checked_pacing(pacing)
         before = _row(key)
+        if limits_until is not UNSET:
+            changes |= self._until(before, limits_until)
         self._update(key, changes)
         after = self.get(key)
         if before.paused_until is not None and mailbox_key(before.address) != mailbox_key(after.address):
             self._pausing.keep(mailbox_key(after.address), before.paused_until, before.pause_reason or "")
         return after
+
+    def with_ended_limits(self) -> list[str]:
+        """List the keys of the mailboxes whose limits were to hold until a moment that has passed."""
+        with borrowed():
+            ended = SystemMailbox.select(SystemMailbox.key).where(SystemMailbox.limits_until <= self._clock())
+            return [row.key for row in ended]
+
+    def end_limits(self, key: str) -> MailboxView:
+        """Let limits that were to hold until a moment go back to what they were, if that moment has passed."""
+        row = _row(key)
+        back = {
+            "rate_limit_per_minute": row.limits_after_per_minute,
+            "rate_limit_recipients_per_day": row.limits_after_recipients_per_day,
+        }
+        now = self._clock()
+        with transaction():
+            ended = (SystemMailbox.key == key) & (SystemMailbox.limits_until <= now)
+            SystemMailbox.update(**back, **_FOR_GOOD, changed_on=now).where(ended).execute()
+        return self.get(key)
 
     def delete(self, key: str) -> None:
         """Remove a mailbox; raises ``ConflictError`` while mail of it waits or needs a decision."""
@@ -143,6 +184,21 @@ class Mailboxes:
             raise ConflictError(f"mailbox {key!r} was not reset: Redis cannot be reached")
         return self.get(key)
 
+    def _until(self, row: SystemMailbox, until: datetime | None) -> dict[str, Any]:
+        if until is None:
+            return _FOR_GOOD
+        now = self._clock()
+        if not now < until <= now + _LONGEST_EXCEPTION:
+            allowed = f"a moment that is still to come, at most {_LONGEST_EXCEPTION.days} days away"
+            raise InvalidInputError("limitsUntil", until.isoformat(), allowed)
+        if row.limits_until is not None:
+            return {"limits_until": until}  # what they go back to stays what it was before the first change
+        return {
+            "limits_until": until,
+            "limits_after_per_minute": row.rate_limit_per_minute,
+            "limits_after_recipients_per_day": row.rate_limit_recipients_per_day,
+        }
+
     def _update(self, key: str, changes: dict[str, Any]) -> None:
         if not changes:
             return
@@ -158,6 +214,9 @@ class Mailboxes:
             rate_limit_per_minute=row.rate_limit_per_minute,
             rate_limit_recipients_per_day=row.rate_limit_recipients_per_day,
             pacing=row.pacing,
+            limits_until=row.limits_until,
+            limits_after_per_minute=row.limits_after_per_minute,
+            limits_after_recipients_per_day=row.limits_after_recipients_per_day,
             paused_until=row.paused_until if paused else None,
             pause_reason=row.pause_reason if paused else None,
             created_on=row.created_on,

@@ -27,6 +27,10 @@ class SystemMailbox(BaseModel):
     rate_limit_recipients_per_day = peewee.IntegerField(null=True)
     #: ``even`` or ``burst``; empty means as the setting says.
     pacing: Any = peewee.CharField(max_length=5, null=True)
+    #: Until when the two limits hold, if not for good, and what they are after that.
+    limits_until = UtcDateTimeField(null=True)
+    limits_after_per_minute = peewee.IntegerField(null=True)
+    limits_after_recipients_per_day = peewee.IntegerField(null=True)
     #: A person's pause; it outlives the loss of Redis, where the limiter keeps its own pauses.
     paused_until = UtcDateTimeField(null=True)
     pause_reason = peewee.TextField(null=True)

@@ -11,7 +11,7 @@ from rqmail.administration.access import Scope
 from rqmail.insight.jsonable import as_json
 from rqmail.ratelimit.pacing import Pacing
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Changes, Done, LeftBehindOf, Limit, Line, Pause
+from rqmail.web.api.schema import ApiModel, Changes, Done, LeftBehindOf, Limit, Line, Moment, Pause
 from rqmail.web.api.standing import SenderNow
 from rqmail.web.context import application, changes
 
@@ -28,6 +28,9 @@ class Mailbox(ApiModel):
     rate_limit_per_minute: int | None
     rate_limit_recipients_per_day: int | None
     pacing: Pacing | None
+    limits_until: datetime | None
+    limits_after_per_minute: int | None
+    limits_after_recipients_per_day: int | None
     paused_until: datetime | None
     pause_reason: str | None
     created_on: datetime
@@ -57,12 +60,16 @@ class NewMailbox(ApiModel):
 
 
 class MailboxChanges(Changes):
-    """What to change: a field left out keeps its value, a limit of null goes back to the default."""
+    """What to change: a field left out keeps its value, a limit of null goes back to the default.
+
+    With limitsUntil the limits hold until then and go back to what they were by themselves; null is for good.
+    """
 
     address: Line = ""
     rate_limit_per_minute: Limit | None = None
     rate_limit_recipients_per_day: Limit | None = None
     pacing: Pacing | None = None
+    limits_until: Moment | None = None
 
 
 @blueprint.get("")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
@@ -11,10 +11,12 @@ from werkzeug.wrappers import Response
 
 from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
+from rqmail.ratelimit.limits import RateLimits
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
-from rqmail.web.pages.language import say
+from rqmail.web.pages.language import say, write_number
+from rqmail.web.pages.left_behind import warn_of_what_is_left
 from rqmail.web.pages.returning import action, asked, back
 
 blueprint = Blueprint("mailboxes", __name__, url_prefix="/mailboxes")
@@ -31,6 +33,9 @@ DURATIONS: dict[str, timedelta | None] = {
     "7d": timedelta(days=7),
     "resumed": None,
 }
+
+#: What Exchange Online allows a mailbox, whatever is set here.
+EXCHANGE = RateLimits(per_minute=30, recipients_per_day=10_000)
 
 STATES = ("ok", "near", "limited", "paused", "unknown")
 
@@ -65,6 +70,7 @@ def add() -> _Shown:
             wrong["key"] = say("This one exists already.")
         else:
             flash(say("%(key)s was added.", key=added.key))
+            _warn_above_exchange(limits)
             return redirect(url_for(_LIST), HTTPStatus.SEE_OTHER)
     return typed.again("pages/mailboxes.html", wrong, form="add", **_rows())
 
@@ -81,7 +87,7 @@ def show(key: str) -> str:
 def set_limits(key: str) -> _Shown:
     """Change the two limits; an empty field goes back to the default."""
     wrong: typed.Wrong = {}
-    limits = _limits(wrong)
+    limits: dict[str, Any] = {**_limits(wrong), **_until(wrong)}
     if not wrong:
         try:
             changes().set_mailbox(key, **limits)
@@ -89,6 +95,7 @@ def set_limits(key: str) -> _Shown:
             typed.note(wrong, error)
         else:
             flash(say("The limits of %(key)s were saved; the next dispatch uses them.", key=key))
+            _warn_above_exchange(limits)
             return back(_ONE, key=key)
     if request.form.get("from") == "mailbox":
         return typed.again("pages/mailbox.html", wrong, form="limits", **_one(key))
@@ -106,6 +113,7 @@ def set_address(key: str) -> _Shown:
         typed.note(wrong, error)
         return typed.again("pages/mailbox.html", wrong, form="address", **_one(key))
     flash(say("The address of %(key)s was saved.", key=key))
+    warn_of_what_is_left(f"mailbox:{key}")
     return back(_ONE, key=key)
 
 
@@ -170,6 +178,37 @@ def _limits(wrong: typed.Wrong) -> dict[str, int | None]:
     }
 
 
+def _until(wrong: typed.Wrong) -> dict[str, datetime | None]:
+    """Answer how long the limits are to hold; the rows of the list do not ask, and change nothing about it."""
+    zone = typed.text("zone")
+    match typed.text("holds"):
+        case "good":
+            return {"limits_until": None}
+        case "tonight":
+            return {"limits_until": typed.day(typed.today(application().clock(), zone), zone, after=1)}
+        case "date":
+            until = typed.day(typed.text("limitsUntil"), zone, after=1)
+            if until is None:
+                typed.note(wrong, InvalidInputError("limitsUntil", typed.text("limitsUntil"), ""))
+            return {"limits_until": until}
+        case _:
+            return {}
+
+
+def _warn_above_exchange(limits: dict[str, Any]) -> None:
+    """Say that Exchange Online allows less, where a limit is above what it allows any mailbox."""
+    if (limits["rate_limit_per_minute"] or 0) > EXCHANGE.per_minute:
+        most = write_number(EXCHANGE.per_minute)
+        flash(
+            say("Exchange Online allows a mailbox %(most)s messages a minute, and refuses more.", most=most), "warning"
+        )
+    if (limits["rate_limit_recipients_per_day"] or 0) > EXCHANGE.recipients_per_day:
+        most = write_number(EXCHANGE.recipients_per_day)
+        flash(
+            say("Exchange Online allows a mailbox %(most)s recipients a day, and refuses more.", most=most), "warning"
+        )
+
+
 def _positive(field: str, wrong: typed.Wrong) -> int | None:
     """Complain about both fields at once: the use case would name the first one only."""
     value = typed.whole(field, wrong)
@@ -220,6 +259,7 @@ def _one(key: str) -> dict[str, Any]:
         "mailbox": app.mailboxes.get(key),
         "standing": app.overview.mailbox(key),
         "defaults": app.overview.defaults,
+        "exchange": EXCHANGE,
         "durations": list(DURATIONS),
         "lines": app.audit.lines(subject=f"mailbox:{key}", limit=_CHANGES_SHOWN),
     }

@@ -15,6 +15,7 @@ from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
 from rqmail.web.pages.language import say
+from rqmail.web.pages.left_behind import warn_of_what_is_left
 from rqmail.web.pages.returning import action
 
 blueprint = Blueprint("tenants", __name__, url_prefix="/tenants")
@@ -74,6 +75,7 @@ def set_tenant(key: str) -> _Shown:
         typed.note(wrong, error)
         return typed.again("pages/tenant.html", wrong, **_one(key))
     flash(say("%(key)s was saved.", key=key))
+    warn_of_what_is_left(f"tenant:{key}")
     return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
 
 

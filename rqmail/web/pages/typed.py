@@ -50,6 +50,11 @@ def day(value: str, zone: str = "", *, after: int = 0) -> datetime | None:
         return None
 
 
+def today(now: datetime, zone: str) -> str:
+    """Answer the date it is in ``zone``."""
+    return now.astimezone(_zone(zone)).date().isoformat()
+
+
 def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name) if name else UTC

@@ -29,6 +29,16 @@ LEVELS: Final[Words] = {
     "warning": lazy_gettext("Warning"),
 }
 
+#: Messages of unknown outcome that went through what a sender was before an edit.
+LEFT_BEHIND: Final[Counted] = counted(
+    "1 message of unknown outcome went through the old settings; it is looked up there.",
+    "%(number)s messages of unknown outcome went through the old settings; they are looked up there.",
+)
+NOT_TO_BE_LOOKED_UP: Final[Counted] = counted(
+    "The old access is gone: 1 of them cannot be looked up and waits for a decision.",
+    "The old access is gone: %(number)s of them cannot be looked up and wait for a decision.",
+)
+
 #: Senders that wait for the same thing, and how much mail that holds back.
 SENDERS_HELD: Final[Counted] = counted(
     "1 sender is held back (%(reason)s): %(waiting)s.", "%(number)s senders are held back (%(reason)s): %(waiting)s."
@@ -196,6 +206,7 @@ WRONG: Final[Words] = {
     "graphClientSecret": lazy_gettext("Needed together with the client id."),
     "sendgridApiKey": lazy_gettext("1 to 4096 printable characters."),
     "provider": lazy_gettext("One of those in the list."),
+    "limitsUntil": lazy_gettext("A day that is not over yet, at most a year away."),
     "reason": lazy_gettext("A reason of 1 to 500 characters."),
     "duration": lazy_gettext("One of those in the list."),
     "scopes": lazy_gettext("At least one."),

@@ -31,6 +31,7 @@ def install(pages: Blueprint) -> None:
     for name, write in (
         ("number", write_number),
         ("iso", as_json),
+        ("last_day", write_last_day),
         ("moment", write_moment),
         ("age", write_age),
         ("duration", write_duration),
@@ -57,6 +58,11 @@ def write_moment(moment: datetime | str | None) -> Markup:
             return escape(moment)
     moment = moment.astimezone(UTC)
     return Markup('<time datetime="{}">{:%Y-%m-%d %H:%M} UTC</time>').format(as_json(moment), moment)
+
+
+def write_last_day(until: datetime) -> str:
+    """Write the last whole day before a moment, as a date field holds it."""
+    return f"{until - timedelta(hours=12):%Y-%m-%d}"
 
 
 def write_age(moment: datetime, now: datetime) -> str:

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from rqmail.bootstrap import Application
 from rqmail.models.base import pooled_connection
@@ -116,3 +116,20 @@ def test_a_phone_shows_every_entry_of_the_menu_and_every_page_names_the_zone(pag
     for path in ("/ui/", "/ui/mailboxes", "/ui/messages", "/ui/decisions", "/ui/tenants", "/ui/tokens", "/ui/audit"):
         page.goto(path)
         expect(page.locator("footer")).to_contain_text("Europe/Amsterdam")
+
+
+def test_a_tenant_shows_only_the_fields_of_the_chosen_provider_with_and_without_a_script(
+    page: Page, browser: Browser, address: str, application: Application
+) -> None:
+    application.tenants.add("acme", "sendgrid", sendgrid_from="a@acme.nl")
+    state = page.context.storage_state()
+    with browser.new_context(base_url=address, java_script_enabled=False, storage_state=state, locale="nl-NL") as plain:
+        for one in (page, plain.new_page()):
+            one.goto("/ui/tenants/acme")
+            expect(one.get_by_label("Afzenderadres")).to_be_visible()
+            expect(one.get_by_label("Directory-id (tenant)")).to_be_hidden()
+            one.get_by_label("Provider").select_option("Microsoft Graph")
+            expect(one.get_by_label("Directory-id (tenant)")).to_be_visible()
+            expect(one.get_by_label("Afzenderadres")).to_be_hidden()
+            one.get_by_label("Provider").select_option("De standaardafzender")
+            expect(one.get_by_label("Adres", exact=True)).to_be_hidden()

@@ -1,0 +1,87 @@
+"""What is set on the pages: limits that hold for a while, what Exchange allows, what an edit leaves behind."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rqmail.models.base import borrowed
+from rqmail.models.message import MessageStatus
+from support.messages import message_in, new_message, submitted
+
+
+def test_limits_until_tonight_are_until_tonight_where_the_viewer_is(admin, application, news, clock):
+    clock.set(datetime(2026, 3, 10, 22, 30, tzinfo=UTC))
+    for zone, ends in (("", datetime(2026, 3, 11)), ("Europe/Amsterdam", datetime(2026, 3, 10, 23))):  # noqa: DTZ001
+        given = {"rateLimitPerMinute": "28", "holds": "tonight", "zone": zone, "from": "mailbox"}
+        assert admin.send(f"/ui/mailboxes/{news}/limits", given).status_code == 303
+        assert application.mailboxes.get(news).limits_until == ends.replace(tzinfo=UTC)
+        assert "they go back to 25 / 9,000 by themselves" in admin.look(f"/ui/mailboxes/{news}")
+        admin.send(f"/ui/mailboxes/{news}/limits", {"rateLimitPerMinute": "", "holds": "good", "from": "mailbox"})
+        assert application.mailboxes.get(news).limits_until is None
+
+
+def test_limits_until_a_date_hold_through_it_and_are_shown_as_they_were_set(admin, application, news):
+    given = {"rateLimitPerMinute": "28", "holds": "date", "limitsUntil": "2026-03-12", "from": "mailbox"}
+    assert admin.send(f"/ui/mailboxes/{news}/limits", given).status_code == 303
+    assert application.mailboxes.get(news).limits_until == datetime(2026, 3, 13, tzinfo=UTC)
+    assert re.search(r'name="limitsUntil"[^>]*value="2026-03-12"', admin.look(f"/ui/mailboxes/{news}"))
+
+
+@pytest.mark.parametrize("day", ["", "gisteren", "2026-03-09", "2030-01-01"])
+def test_a_day_that_is_over_or_too_far_away_is_refused_beside_its_field(admin, application, news, day):
+    given = {"rateLimitPerMinute": "28", "holds": "date", "limitsUntil": day, "from": "mailbox"}
+    refused = admin.send(f"/ui/mailboxes/{news}/limits", given)
+    assert refused.status_code == 400
+    assert "A day that is not over yet, at most a year away." in refused.text
+    assert application.mailboxes.get(news).rate_limit_per_minute is None
+
+
+def test_a_row_of_the_list_changes_nothing_about_how_long_limits_hold(admin, application, news, clock):
+    until = clock() + timedelta(hours=5)
+    application.mailboxes.set(news, rate_limit_per_minute=28, limits_until=until)
+    admin.send(f"/ui/mailboxes/{news}/limits", {"rateLimitPerMinute": "20"})
+    assert application.mailboxes.get(news).limits_until == until
+
+
+def test_limits_above_what_exchange_allows_are_saved_with_a_warning(admin, application, news):
+    admin.send(f"/ui/mailboxes/{news}/limits", {"rateLimitPerMinute": "31", "rateLimitRecipientsPerDay": "10001"})
+    notice = admin.notice()
+    assert "allows a mailbox 30 messages a minute" in notice
+    assert "allows a mailbox 10,000 recipients a day" in notice
+    assert application.mailboxes.get(news).rate_limit_per_minute == 31
+    admin.send(f"/ui/mailboxes/{news}/limits", {"rateLimitPerMinute": "30", "rateLimitRecipientsPerDay": "10000"})
+    assert "Exchange" not in admin.notice()
+
+
+def test_an_edit_of_an_address_tells_how_many_unknown_messages_depend_on_the_old_one(admin, beheerder, news):
+    with borrowed():
+        for _ in range(3):
+            message_in(
+                MessageStatus.UNKNOWN, sender=f"mailbox:{news}", mailbox_key="news@x.nl", provider="microsoft-graph"
+            )
+    admin.send(f"/ui/mailboxes/{news}/address", {"address": "new@x.nl"})
+    assert "3 messages of unknown outcome went through the old settings" in admin.notice()
+    admin.send(f"/ui/mailboxes/{news}/address", {"address": "news@x.nl"})
+    assert "unknown outcome" not in admin.notice()
+    beheerder.send(f"/ui/mailboxes/{news}/address", {"address": "newer@x.nl"})
+    assert "3 berichten met onzekere afloop gingen via de oude instellingen" in beheerder.notice()
+
+
+# --- one search, and to whom ------------------------------------------------------------------------------------------
+
+
+def test_one_box_finds_an_address_a_subject_and_an_id_and_the_list_tells_the_first_recipient(admin, news):
+    with borrowed():
+        one, _ = submitted(
+            new_message(subject="Open dag", to=("sanne@x.nl", "daan@y.nl", "noor@y.nl")),
+            new_message(subject="Factuur", to=("fleur@z.nl",)),
+        )
+    page = admin.look("/ui/messages")
+    assert re.search(r"sanne@x\.nl</span> <span[^>]*>\+2</span>", page)
+    assert page.count('type="search"') == 1
+    for wanted in ("sanne@x", "Y.NL", "open dag", one):
+        assert re.findall(r'name="ids" value="([^"]+)"', admin.look(f"/ui/messages?q={wanted}")) == [one]
+    assert 'value="sanne@x"' in admin.look("/ui/messages?q=sanne@x")

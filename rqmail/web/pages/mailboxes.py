@@ -18,6 +18,7 @@ from rqmail.web.pages import typed
 from rqmail.web.pages.language import say, write_number
 from rqmail.web.pages.left_behind import warn_of_what_is_left
 from rqmail.web.pages.returning import action, asked, back
+from rqmail.web.pages.writing import write_state
 
 blueprint = Blueprint("mailboxes", __name__, url_prefix="/mailboxes")
 
@@ -37,7 +38,7 @@ DURATIONS: dict[str, timedelta | None] = {
 #: What Exchange Online allows a mailbox, whatever is set here.
 EXCHANGE = RateLimits(per_minute=30, recipients_per_day=10_000)
 
-STATES = ("ok", "near", "limited", "paused", "unknown")
+STATES = ("ok", "full-speed", "near", "limited", "paused", "unknown")
 
 _LIST = "pages.mailboxes.list_mailboxes"
 _ONE = "pages.mailboxes.show"
@@ -228,7 +229,7 @@ def _rows(and_this: str | None = None) -> dict[str, Any]:
         for mailbox in app.mailboxes.all()
         if mailbox.key in status.mailboxes
         and (wanted in mailbox.key.lower() or wanted in mailbox.address.lower() or mailbox.key == and_this)
-        and (state not in STATES or status.mailboxes[mailbox.key].state == state or mailbox.key == and_this)
+        and (state not in STATES or write_state(status.mailboxes[mailbox.key]) == state or mailbox.key == and_this)
     ]
     page = _page_number(given.get("page", "0"))
     place = next((at for at, mailbox in enumerate(found) if mailbox.key == and_this), None)

@@ -64,10 +64,9 @@ def show(message_id: str) -> str:
     return render_template(
         "pages/message.html",
         message=message,
-        attempts=list(reversed(message.history)),
+        events=list(reversed(message.events)),
         most_attempts=app.settings.max_attempts,
         standing=_standing(message),
-        lines=app.audit.lines(subject=f"message:{message_id}", limit=20),
     )
 
 

@@ -87,6 +87,7 @@ STATES: Final[Words] = {
     "ok": lazy_gettext("OK"),
     "near": lazy_gettext("Near its limit"),
     "limited": lazy_gettext("Limited"),
+    "full-speed": lazy_gettext("At full speed"),
     "paused": lazy_gettext("Paused"),
     "unknown": lazy_gettext("Unknown"),
 }
@@ -132,6 +133,7 @@ WAITS: Final[Words] = {
     "retry": lazy_gettext("retry after a failure"),
     "auth": lazy_gettext("sign-in refused"),
     "mailbox-unavailable": lazy_gettext("mailbox unavailable"),
+    "fault": lazy_gettext("a fault of our own"),
 }
 
 #: How an attempt ended.
@@ -143,9 +145,26 @@ OUTCOMES: Final[Words] = {
     "throttled": lazy_gettext("Slowed down"),
     "mailbox-unavailable": lazy_gettext("Mailbox unavailable"),
     "auth": lazy_gettext("Sign-in refused"),
+    "fault": lazy_gettext("A fault of our own"),
     "worker-lost": lazy_gettext("Worker lost"),
     "confirmed-sent": lazy_gettext("Confirmed sent"),
     "sent-again": lazy_gettext("Sent again"),
+    "given-up": lazy_gettext("Given up"),
+}
+
+#: What happened to a message beside its attempts; of a wait its reason is told, and of an attempt how it ended.
+HAPPENINGS: Final[Words] = {
+    "handed-in": lazy_gettext("Handed in"),
+    "waited": lazy_gettext("Waited"),
+    "looked-for": lazy_gettext("Looked for at the provider"),
+    "confirmed-sent": lazy_gettext("Confirmed sent"),
+    "sent-again": lazy_gettext("Sent again"),
+    "given-up": lazy_gettext("Given up"),
+    "cancelled": lazy_gettext("Cancelled"),
+    "discarded": lazy_gettext("Discarded"),
+    "requeued": lazy_gettext("Put back to be sent again"),
+    "brought-forward": lazy_gettext("Brought forward"),
+    "expired": lazy_gettext("Expired"),
 }
 
 #: Through whom mail leaves.

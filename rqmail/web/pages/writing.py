@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.overview import NEAR
-from rqmail.insight.standing import WindowView
+from rqmail.insight.standing import Budget, SenderStatus, WindowView
 from rqmail.models.message import MessageStatus
 from rqmail.web.context import application, principal
 from rqmail.web.pages import words
@@ -38,8 +38,11 @@ def install(pages: Blueprint) -> None:
         ("wait", write_wait),
         ("status", write_status),
         ("outcome", write_outcome),
+        ("happening", write_happening),
+        ("seconds", write_seconds),
         ("told", write_told),
         ("level", level),
+        ("state", write_state),
         ("percent", percent),
     ):
         pages.add_app_template_filter(write, name)
@@ -91,6 +94,16 @@ def write_outcome(outcome: str) -> str | LazyString:
     return words.OUTCOMES.get(outcome, outcome)
 
 
+def write_happening(what: str) -> str | LazyString:
+    """Say what happened to a message; what nobody has words for is shown as it is."""
+    return words.HAPPENINGS.get(what, what)
+
+
+def write_seconds(seconds: float) -> str:
+    """Write a number of seconds as a length of time."""
+    return write_duration(timedelta(seconds=round(seconds)))
+
+
 def write_told(value: str) -> str | Markup:
     """Write a value of a change: a moment as moments are written, anything else as it is."""
     return write_moment(value) if _MOMENT.fullmatch(value) else value
@@ -101,8 +114,24 @@ def is_endless(paused_until: datetime) -> bool:
     return paused_until - application().clock() > _ENDLESS
 
 
-def level(window: WindowView) -> str:
-    """Say how near a window is to its limit: ``ok``, ``near`` or ``full``."""
+def write_state(sender: SenderStatus) -> str:
+    """Say how a sender stands, as the pages tell it: one that uses up its minutes is at full speed, and well."""
+    budget = sender.budget
+    if sender.state not in {"near", "limited"} or budget is None:
+        return sender.state
+    match level(budget.recipients_per_day, budget):
+        case "full":
+            return "limited"
+        case "near":
+            return "near"
+        case _:
+            return "full-speed" if budget.per_minute.remaining == 0 else "ok"
+
+
+def level(window: WindowView, budget: Budget) -> str:
+    """Say how near a window is to its limit: ``ok``, ``near`` or ``full``; a minute is there to be used up."""
+    if window is budget.per_minute:
+        return "ok"
     if window.remaining == 0:
         return "full"
     return "near" if window.used >= NEAR * window.limit else "ok"

@@ -135,7 +135,7 @@ class Mailboxes:
 
     def with_ended_limits(self) -> list[str]:
         """List the keys of the mailboxes whose limits were to hold until a moment that has passed."""
-        with borrowed():
+        with pooled_connection():
             ended = SystemMailbox.select(SystemMailbox.key).where(SystemMailbox.limits_until <= self._clock())
             return [row.key for row in ended]
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rqmail.models.base import borrowed
+from rqmail.models.base import pooled_connection
 from rqmail.models.message import MessageStatus
 from support.messages import message_in, new_message, submitted
 
@@ -57,7 +57,7 @@ def test_limits_above_what_exchange_allows_are_saved_with_a_warning(admin, appli
 
 
 def test_an_edit_of_an_address_tells_how_many_unknown_messages_depend_on_the_old_one(admin, beheerder, news):
-    with borrowed():
+    with pooled_connection():
         for _ in range(3):
             message_in(
                 MessageStatus.UNKNOWN, sender=f"mailbox:{news}", mailbox_key="news@x.nl", provider="microsoft-graph"
@@ -74,7 +74,7 @@ def test_an_edit_of_an_address_tells_how_many_unknown_messages_depend_on_the_old
 
 
 def test_one_box_finds_an_address_a_subject_and_an_id_and_the_list_tells_the_first_recipient(admin, news):
-    with borrowed():
+    with pooled_connection():
         one, _ = submitted(
             new_message(subject="Open dag", to=("sanne@x.nl", "daan@y.nl", "noor@y.nl")),
             new_message(subject="Factuur", to=("fleur@z.nl",)),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+import rqmail.web
 from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message
 from rqmail.queues import DISPATCH_TICK, SCHEDULE
@@ -108,3 +110,32 @@ def test_redis_is_away(admin, beheerder, news, application, monkeypatch):
     assert said(admin) == "1 message waits: Redis is away, so nothing can be handed to the workers."
     assert said(beheerder) == "1 bericht wacht: Redis is weg, dus er kan niets naar de workers."
     assert "Redis is onbereikbaar: refused" in beheerder.look("/ui/")
+
+
+def shown(person, path="/ui/mailboxes"):
+    """How the mailbox and its two windows look: the badge, the minute's bar and the day's."""
+    page = person.look(path)
+    [badge] = set(re.findall(r'<span class="badge ([a-z-]+)">', page)) or {""}
+    return badge, *re.findall(r'<svg class="bar ([a-z]+)"', page)[:2]
+
+
+def test_a_minute_that_is_used_up_is_well_and_a_day_that_is_used_up_warns(admin, beheerder, application, news, beat):
+    assert shown(admin) == ("ok", "ok", "ok")
+    defaults = application.overview.defaults
+    for _ in range(defaults.per_minute):
+        application.limiter.settle(application.limiter.check_and_reserve("news@x.nl", 1, defaults))
+    assert shown(admin) == ("full-speed", "ok", "ok")
+    assert "Op volle snelheid" in beheerder.look("/ui/mailboxes/news")
+    assert 'id="m-news"' in admin.look("/ui/mailboxes?state=full-speed")
+    assert 'id="m-news"' not in admin.look("/ui/mailboxes?state=limited")
+    application.mailboxes.set("news", rate_limit_recipients_per_day=defaults.per_minute + 1)
+    assert shown(admin) == ("near", "ok", "near")
+    application.mailboxes.set("news", rate_limit_recipients_per_day=defaults.per_minute)
+    assert shown(admin) == ("limited", "ok", "full")
+
+
+def test_only_what_needs_a_person_is_red():
+    style = (Path(rqmail.web.__file__).parent / "static" / "pages.css").read_text()
+    red = re.findall(r"([^{}]*)\{[^{}]*(?:--bad-soft|--chart-failed)\)", style)
+    assert len(red) > 3
+    assert not [rule for rule in red if re.search(r"\.(full|near|limited|full-speed|throttled)\b", rule)]

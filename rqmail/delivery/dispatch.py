@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
@@ -11,16 +11,15 @@ from uuid import uuid4
 import structlog
 
 from rqmail.clock import Clock, to_epoch_ms
+from rqmail.delivery.rooms import Room, budget_key, keep_places, rooms_of
 from rqmail.delivery.senders import Sender, Senders
 from rqmail.metrics import Metrics
-from rqmail.models.backlog import Due, Refused, Unfinished, count_due, due, refused, unfinished
+from rqmail.models.backlog import Due, count_due, due, refused, unfinished
 from rqmail.models.base import retry_while_away, transaction
-from rqmail.models.message import Claim, Claims, Message, Priority
+from rqmail.models.message import Claim, Message, Priority
 from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
-from rqmail.ratelimit.limits import RateLimits, mailbox_key
-from rqmail.ratelimit.pacing import Pace, Pacer, tighter
-from rqmail.ratelimit.usage import Usage
+from rqmail.ratelimit.pacing import Pacer, tighter
 
 log = structlog.get_logger()
 
@@ -29,9 +28,6 @@ _LOCK_SECONDS = 30
 
 #: Recovery looks after a claimed message whose job has not begun it within this time.
 CLAIM_LEASE = timedelta(seconds=15)
-
-#: Without a limiter's answer (Redis down, or a sender without limits) this many of a sender are claimed at most.
-_UNLIMITED_IN_HAND = 100
 
 #: Of a line this many messages are counted when it is told what waits: the backlog's length must not cost more.
 _COUNTED_AT_MOST = 10_000
@@ -49,68 +45,6 @@ class DispatchReport:
     senders_due: int = 0
     senders_waiting: int = 0
     skipped: bool = False
-
-
-@dataclass(slots=True)
-class _Room:
-    """What one mailbox can still take: calls, calls not of high priority, recipients (``None`` is unbounded).
-
-    ``pace`` says how many of the calls are to be given out by now, when more mail waits than there are. ``kept`` is, by
-    priority, how many recipients are kept for messages that the limiter refused and whose moment is still to come;
-    ``refused`` are the lines (sender and priority) of those whose moment has come. ``reason`` and ``free_ms`` say why
-    more cannot be claimed, and when it can.
-    """
-
-    calls: int
-    calls_not_high: int
-    recipients: int | None
-    whole_day: int | None
-    pace: Pace | None = None
-    reason: str = "minute"
-    free_ms: int = 0
-    kept: Counter[int] = field(default_factory=Counter)
-    refused: set[tuple[str, int]] = field(default_factory=set)
-
-    @classmethod
-    def none(cls, until_ms: int) -> _Room:
-        """Answer that nothing may be claimed: the mailbox is paused."""
-        return cls(0, 0, 0, None, reason="paused", free_ms=until_ms)
-
-    def calls_for(self, priority: int) -> int:
-        """How many messages of this priority may be claimed."""
-        return self.calls if priority == Priority.HIGH else self.calls_not_high
-
-    def has_any(self, lines: list[Due]) -> bool:
-        """Whether anything of these lines can be claimed, for a send or for its end."""
-        return self.calls_for(lines[0].priority) > 0 and (self.recipients != 0 or self.ends_one(lines))
-
-    def ends_one(self, lines: list[Due]) -> bool:
-        """Whether the first message of a line has more recipients than a whole day: it is claimed so that it fails."""
-        return self.whole_day is not None and any(one.recipients > self.whole_day for one in lines)
-
-    def recipients_for(self, priority: int, *, refused: bool) -> int | None:
-        """How many recipients of this priority there is room for, what is kept for those before them taken off."""
-        if self.recipients is None:
-            return None
-        before = sum(
-            kept for other, kept in self.kept.items() if other < priority or (other == priority and not refused)
-        )
-        return max(0, self.recipients - before)
-
-    def retry_after_ms(self, now_ms: int) -> int | None:
-        """In how many ms more can be claimed; ``None`` where nobody can tell."""
-        if self.free_ms > now_ms:
-            return self.free_ms - now_ms
-        return 60_000 if self.reason == "minute" else None  # the places just claimed come free a minute after
-
-    def take(self, claims: Claims) -> None:
-        """Take off what was claimed; when one has to wait for room, all that is left is kept for that one."""
-        self.calls -= len(claims)
-        self.calls_not_high -= len(claims)
-        if self.recipients is not None:
-            self.recipients = 0 if claims.waits else max(0, self.recipients - claims.recipients)
-            if self.recipients == 0:
-                self.reason = "day"
 
 
 @dataclass(slots=True)
@@ -168,8 +102,8 @@ class Dispatcher:
         # What is unfinished is counted before the budgets are read: a message sent in between counts twice then, which
         # claims too little for one tick; the other way round it would claim too much.
         hand = unfinished()
-        rooms = self._rooms(waiting, senders, hand, now)
-        self._keep_places(refused(now), senders, rooms)
+        rooms = rooms_of(self._limiter, self._reserve_for_high, waiting, senders, hand, now)
+        keep_places(refused(now), senders, rooms)
         last_tick = self._queues.last_tick()
         self._pace(waiting, senders, rooms, now, last_tick)
         left = self._queued_at_most - sum(h.queued for h in hand.values())
@@ -183,79 +117,14 @@ class Dispatcher:
             self._tell_what_waits(senders, rooms, now)
         self._pacer.keep({key: room.pace for key, room in rooms.items() if room.pace})
         names = {one.sender for one in waiting}
-        still = sum(1 for name in names if (room := rooms.get(_budget_key(name, senders))) and room.calls <= 0)
+        still = sum(1 for name in names if (room := rooms.get(budget_key(name, senders))) and room.calls <= 0)
         return DispatchReport(claimed=claimed, jobs=jobs, senders_due=len(names), senders_waiting=still)
 
-    def _rooms(
-        self,
-        waiting: list[Due],
-        senders: dict[str, Sender],
-        hand: dict[tuple[str, str | None], Unfinished],
-        now: datetime,
-    ) -> dict[str, _Room]:
-        """Ask the limiter for all mailboxes at once, and take off what is claimed already."""
-        wanted: dict[str, RateLimits] = {}
-        for name in {one.sender for one in waiting}:
-            sender = senders.get(name)
-            limits = sender.limits if sender and sender.limits else _NO_LIMITS
-            key = _budget_key(name, senders)
-            wanted[key] = _tighter(wanted.get(key, limits), limits)
-        # A person's pause stands in the table, where it outlives the limiter's memory of it.
-        paused: dict[str, datetime] = {}
-        for sender in senders.values():
-            if sender.paused_until and sender.paused_until > now:
-                paused[sender.budget_key] = max(sender.paused_until, paused.get(sender.budget_key, now))
-        unfinished_by_key: defaultdict[str, list[Unfinished]] = defaultdict(list)
-        for (name, mailbox), counts in hand.items():
-            unfinished_by_key[mailbox or _budget_key(name, senders)].append(counts)
-        usages = self._limiter.usage(wanted)
-        now_ms = to_epoch_ms(now)
-        return {
-            key: _Room.none(to_epoch_ms(paused[key]))
-            if key in paused
-            else self._room(usages[key], limits, unfinished_by_key[key], now_ms)
-            for key, limits in wanted.items()
-        }
-
-    def _room(self, usage: Usage, limits: RateLimits, hand: list[Unfinished], now_ms: int) -> _Room:
-        queued = sum(h.queued for h in hand)
-        # A message being sent has reserved its place already, except in the moment before it asks.
-        asking = max(0, sum(h.sending for h in hand) - usage.in_flight.used)
-        if usage.paused_until_ms is not None and usage.paused_until_ms > now_ms:
-            return _Room.none(usage.paused_until_ms)
-        if limits == _NO_LIMITS or not usage.known:
-            calls = _UNLIMITED_IN_HAND - queued - asking
-            return _Room(calls, calls, None, None, reason="in-hand")
-        calls = usage.minute.remaining - queued - asking
-        if usage.in_flight.limit < limits.in_flight:  # it is being probed after a pause: one at a time
-            calls = min(calls, usage.in_flight.limit - queued - sum(h.sending for h in hand))
-        recipients = usage.day.remaining - sum(h.queued_recipients for h in hand)
-        return _Room(
-            calls,
-            calls - self._reserve_for_high,
-            max(0, recipients),
-            limits.recipients_per_day,
-            reason="day" if recipients <= 0 else "minute",
-            free_ms=usage.next_free_ms,
-        )
-
-    @staticmethod
-    def _keep_places(messages: list[Refused], senders: dict[str, Sender], rooms: dict[str, _Room]) -> None:
-        """Let nothing overtake what the limiter refused: it may not go before its moment, but keeps its place."""
-        for one in messages:
-            room = rooms.get(_budget_key(one.sender, senders))
-            if room is None or (room.whole_day is not None and one.recipients > room.whole_day):
-                continue
-            if one.due:
-                room.refused.add((one.sender, one.priority))
-            else:
-                room.kept[one.priority] += one.recipients
-
-    def _tell_what_waits(self, senders: dict[str, Sender], rooms: dict[str, _Room], now: datetime) -> None:
+    def _tell_what_waits(self, senders: dict[str, Sender], rooms: dict[str, Room], now: datetime) -> None:
         """Log and count, once a minute, what was left waiting of every mailbox, and why."""
         lines: defaultdict[str, list[Due]] = defaultdict(list)
         for one in due(now):
-            lines[_budget_key(one.sender, senders)].append(one)
+            lines[budget_key(one.sender, senders)].append(one)
         now_ms = to_epoch_ms(now)
         for key, these in lines.items():
             room = rooms.get(key)
@@ -276,7 +145,7 @@ class Dispatcher:
         self,
         waiting: list[Due],
         senders: dict[str, Sender],
-        rooms: dict[str, _Room],
+        rooms: dict[str, Room],
         now: datetime,
         last_tick: datetime | None,
     ) -> None:
@@ -305,7 +174,7 @@ class Dispatcher:
         waiting: list[Due],
         priorities: tuple[Priority, ...],
         senders: dict[str, Sender],
-        rooms: dict[str, _Room],
+        rooms: dict[str, Room],
         now: datetime,
         left: int,
     ) -> list[_Batch]:
@@ -313,7 +182,7 @@ class Dispatcher:
         by_key: defaultdict[str, list[Due]] = defaultdict(list)
         for one in waiting:
             if one.priority in priorities:
-                by_key[_budget_key(one.sender, senders)].append(one)
+                by_key[budget_key(one.sender, senders)].append(one)
         keys = [key for key, lines in by_key.items() if rooms[key].has_any(lines)]
         random.shuffle(keys)
         batches: list[_Batch] = []
@@ -328,7 +197,7 @@ class Dispatcher:
         return [batch for batch in batches if batch.ids]
 
     def _claim_mailbox(
-        self, lines: list[Due], key: str, room: _Room, now: datetime, left: int, job_id: str
+        self, lines: list[Due], key: str, room: Room, now: datetime, left: int, job_id: str
     ) -> list[Claim]:
         """Claim from a mailbox's lines, the more urgent first, as many as its pace gives out by now."""
         pace, places = room.pace, room.calls_not_high
@@ -348,7 +217,7 @@ class Dispatcher:
             room.free_ms = max(room.free_ms, round(pace.next_ms))
         return claimed
 
-    def _claim_line(self, line: list[Due], key: str, room: _Room, now: datetime, left: int, job_id: str) -> list[Claim]:
+    def _claim_line(self, line: list[Due], key: str, room: Room, now: datetime, left: int, job_id: str) -> list[Claim]:
         """Claim from a mailbox's mail of one priority: first what the limiter refused before, then the rest by time."""
         priority = line[0].priority
         before = [one for one in line if (one.sender, priority) in room.refused]
@@ -383,21 +252,3 @@ class Dispatcher:
             for batch in batches:
                 retry_while_away(lambda batch=batch: Message.put_back(batch.ids, batch.job_id))  # type: ignore[misc]
             raise
-
-
-#: Stands for "no budget of ours": the sender's provider has limits of its own.
-_NO_LIMITS = RateLimits(per_minute=1_000_000, recipients_per_day=1_000_000_000, in_flight=1_000_000)
-
-
-def _tighter(one: RateLimits, other: RateLimits) -> RateLimits:
-    """Where two senders share a mailbox, what both of them allow."""
-    return RateLimits(
-        min(one.per_minute, other.per_minute),
-        min(one.recipients_per_day, other.recipients_per_day),
-        min(one.in_flight, other.in_flight),
-    )
-
-
-def _budget_key(name: str, senders: dict[str, Sender]) -> str:
-    sender = senders.get(name)
-    return sender.budget_key if sender else mailbox_key(name)

@@ -48,6 +48,7 @@ def serve(application: Application, host: str = "127.0.0.1", port: int = 8080) -
         behind_proxy=settings.web_trusted_proxy is not None,
     )
     log.info("web.listening", host=host, port=port)
+    application.timetable.keep_in_background()
     waitress.serve(
         app,
         host=host,

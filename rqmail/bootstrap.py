@@ -99,7 +99,7 @@ class Application:
 
     @_Part
     def redis(self) -> Redis:
-        """The client for queues, tokens and metrics: patient with a restart, never for ever."""
+        """The client for queues, tokens and metrics: retried during a restart, for a bounded time."""
         from redis import Redis
         from redis.backoff import ExponentialBackoff
         from redis.retry import Retry

@@ -148,7 +148,7 @@ class MailboxUnavailableError(MailError):
 
 
 class MailAuthError(MailError):
-    """We are not let in (token, consent, secret): pause the mailbox with the reason; a person must look."""
+    """We are not authorised (token, consent, secret): pause the mailbox with the reason; a person must look."""
 
 
 class MailboxNotReadableError(MailError):

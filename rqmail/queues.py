@@ -233,7 +233,7 @@ class MailQueues:
             return False
 
     def begin_dispatch(self, seconds: int) -> str | None:
-        """Become the only dispatcher for at most ``seconds``; ``None`` when another one is at it."""
+        """Become the only dispatcher for at most ``seconds``; ``None`` while another process dispatches."""
         token = str(uuid4())
         return token if self._redis.set(_DISPATCHING, token, nx=True, ex=seconds) else None
 

@@ -212,7 +212,7 @@ class Settings(BaseSettings):
     audit_retention_days: Annotated[int, Field(ge=0)] = 400
     #: The address under which people reach the web process, behind whatever proxy stands before it.
     web_url: OptionalHttpsUrl = None
-    #: The address of that proxy, whose X-Forwarded-For is then believed.
+    #: The address of that proxy, whose X-Forwarded-For is then trusted.
     web_trusted_proxy: OptionalText = None
     #: Where the times of an imported file are local when they name no zone.
     timezone: OptionalZone = None

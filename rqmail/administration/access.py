@@ -1,4 +1,4 @@
-"""Access: who a token belongs to and what it opens."""
+"""Access: who a token belongs to and what it allows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Principal:
     mark: str
 
     def may(self, scope: Scope) -> bool:
-        """Say whether this one is let in where ``scope`` is asked for."""
+        """Say whether this one is authorised for ``scope``."""
         return scope in self.scopes or Scope.ADMIN in self.scopes
 
 
@@ -104,14 +104,14 @@ class Access:
         return found if found is not None and hmac.compare_digest(found.mark, mark) else None
 
     def end_session(self, session: str) -> None:
-        """Recall nobody by this session any more; those that have ended by themselves since are forgotten."""
+        """End this session for every copy of its cookie; those that have ended by themselves since are forgotten."""
         now = self._clock()
         with transaction():
             EndedSession.delete().where(EndedSession.ended_on < now - 2 * SESSION_LENGTH).execute()
             EndedSession.insert(id=session, ended_on=now).on_conflict_ignore().execute()
 
     def is_configured(self) -> bool:
-        """Say whether there is any token with which somebody could come in."""
+        """Say whether there is any valid token."""
         if self._admin_digest is not None:
             return True
         with pooled_connection():
@@ -165,7 +165,7 @@ class Access:
         return _view(row)
 
     def revoke(self, name: str) -> TokenView:
-        """Let nobody in with this token any more, from now on; a second time changes nothing."""
+        """Revoke this token from now on; a second time changes nothing."""
         with transaction():
             self.token(name)
             ApiToken.update(revoked_on=self._clock()).where(

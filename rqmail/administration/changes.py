@@ -161,7 +161,7 @@ class Changes:
         return made
 
     def revoke_token(self, name: str) -> TokenView:
-        """Let nobody in with this token any more."""
+        """Revoke this token."""
         with self.audit.change(self.who, "token.revoke", f"token:{name}") as change:
             change.before = self.access.token(name)
             change.after = revoked = self.access.revoke(name)

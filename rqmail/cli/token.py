@@ -76,7 +76,7 @@ def create(name: str, scopes: tuple[str, ...], expires_in: timedelta | None, *, 
 @token.command(epilog="Example: rqmail token revoke webshop")
 @click.argument("name")
 def revoke(name: str) -> None:
-    """Let nobody in with the token named NAME any more."""
+    """Revoke the token named NAME."""
     application().changes.by(COMMAND_LINE).revoke_token(name)
     click.echo(f"Token {name} was revoked.")
 

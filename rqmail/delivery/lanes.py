@@ -250,7 +250,7 @@ class _Run:
         ids = [m.id for m in messages]
         started, began, lease_until = retry_while_away(lambda: self._start(ids, route))
         if missing := [message_id for message_id in ids if message_id not in started]:
-            # Another has them, unless the database took our word and its answer was lost: then nobody is at them.
+            # Another has them, unless the database took our word and its answer was lost: then no worker has them.
             retry_while_away(lambda: Message.put_back_unsent(missing, self._claim))
         with self._lock:
             self.lost += len(missing)

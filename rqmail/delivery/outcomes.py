@@ -305,7 +305,7 @@ class MailProviderService:
     # --- what they share -----------------------------------------------------------------------------------------
 
     def _mailer(self, sender: Sender) -> Mailer:
-        """Answer the sender's mailer; a sender nobody can make one for is not let in, and nothing has been sent."""
+        """Answer the sender's mailer; a sender without a valid setting is not authorised, and nothing has been sent."""
         try:
             return self._senders.mailer(sender)
         except InvalidInputError as misconfigured:

@@ -51,7 +51,7 @@ class _Known:
 
 
 class Ended:
-    """How many messages came to their end: counted anew each time; where that takes long it is believed for a while."""
+    """How many messages came to their end: counted anew, or kept for a while where counting takes long."""
 
     def __init__(self, monotonic: Callable[[], float] = monotonic) -> None:
         self._monotonic = monotonic

@@ -9,7 +9,7 @@ from rqmail.models.base import BaseModel, UtcDateTimeField
 
 
 class ApiToken(BaseModel):
-    """A named token; of the token itself only the SHA-256 digest is kept, so that a copy of the table opens nothing."""
+    """A named token; of the token itself only the SHA-256 digest is kept, so a copy of the table authorises nobody."""
 
     name = peewee.CharField(max_length=64, primary_key=True)
     digest = peewee.CharField(max_length=64, unique=True)

@@ -150,7 +150,7 @@ class MessageRow(BaseModel):
     def unclear_since(self) -> datetime:
         """When the last unclear attempt had ended, or its worker was found missing.
 
-        Not when it began: a machine that slept in the middle of a send goes on with it as soon as it wakes.
+        Not when it began: a machine that slept in the middle of a send goes on with it as soon as it resumes.
         """
         began = self.attempted_on or self.created_on
         for entry in reversed(self.history):

@@ -22,7 +22,7 @@ class MessageStatus(StrEnum):
 _S = MessageStatus
 
 #: For each state, the states it may be entered from. SENT is entered from wherever a late acceptance finds the message:
-#: whatever we believed meanwhile, the provider took it. A new message starts SCHEDULED.
+#: whatever was assumed meanwhile, the provider took it. A new message starts SCHEDULED.
 ENTERED_FROM: dict[MessageStatus, frozenset[MessageStatus]] = {
     _S.SCHEDULED: frozenset({_S.QUEUED, _S.SENDING, _S.UNKNOWN, _S.ERROR, _S.CANCELLED, _S.EXPIRED}),
     _S.QUEUED: frozenset({_S.SCHEDULED}),

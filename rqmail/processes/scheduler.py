@@ -48,7 +48,7 @@ class MailScheduler(Scheduler):  # type: ignore[misc]
         self._token = str(uuid4())
 
     def pass_once(self) -> None:
-        """See that every tick is registered, and queue what is due; does nothing while another scheduler is at it."""
+        """See that every tick is registered, and queue what is due; nothing while another holds the lock."""
         if not self.acquire_lock():
             return
         try:

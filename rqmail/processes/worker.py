@@ -1,4 +1,4 @@
-"""Our own worker process: RQ's, without a fork per job, and patient with an absent Redis."""
+"""Our own worker process: RQ's, without a fork per job; it retries while Redis is away."""
 
 from __future__ import annotations
 

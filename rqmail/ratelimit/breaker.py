@@ -26,7 +26,7 @@ class Breaker:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody is held back."""
+        """Whether no request is held back."""
         return self._open_until is None
 
     def admits(self) -> bool:

@@ -14,7 +14,7 @@ from rqmail.clock import monotonic
 
 #: A connection idle for longer is checked by its pool before it is used again, in seconds.
 _TRUSTED_SECONDS = 1.0
-#: A pool with fewer than this many connections is somebody's measure: nothing is kept away from it.
+#: A pool with fewer than this many connections was limited on purpose: none of them is held back.
 _AMPLE = 64
 
 

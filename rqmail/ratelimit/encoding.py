@@ -41,7 +41,7 @@ def text(reply: str | bytes) -> str:
 
 
 def is_unknown(reply: str | bytes) -> bool:
-    """Say whether a script knows nothing of a mailbox that can be believed."""
+    """Say whether a script has no trustworthy counts of a mailbox."""
     return reply[:7] in (b"unknown", "unknown")
 
 

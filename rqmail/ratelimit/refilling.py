@@ -1,4 +1,4 @@
-"""Tells Redis what was sent before, where it knows nothing of a mailbox that can be believed."""
+"""Tells Redis what was sent before, where it has no trustworthy counts of a mailbox."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _ALLOWED_ALONE = RateLimitItemPerMinute(3, 10)
 _PREFIX = "rqmail:sign-in"
 
 #: How long a token is left lying before it is looked at, once its address is slowed, and how many may lie at a time.
-#: Further ones are refused unseen: a process's threads are for those who are let in.
+#: Further ones are refused unseen: a process's threads are for authorised requests.
 _HELD_SECONDS = 0.5
 _HELD_AT_ONCE = 2
 

@@ -46,7 +46,7 @@ def require(scope: Scope) -> Callable[[_V], _V]:
 
 
 def open_to_all(view: _V) -> _V:
-    """Let a view run for anyone: to sign in, to read the documentation, to see that the process lives."""
+    """Mark a view that needs no authorisation: to sign in, to read the documentation, to see that the process lives."""
     setattr(view, _SCOPE, None)
     return view
 

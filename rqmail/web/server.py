@@ -80,7 +80,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _behind(proxy: str | None) -> dict[str, Any]:
-    """Believe who is asking from a proxy that is named, and from nobody else."""
+    """Trust the named proxy, and no other, to say who is asking."""
     return {} if proxy is None else {"trusted_proxy": proxy, "trusted_proxy_headers": {"x-forwarded-for"}}
 
 

@@ -77,7 +77,7 @@ CREATE INDEX message_by_status ON message (status, created_on);
 CREATE INDEX recipient_address ON recipient (address);
 """
 
-#: What SQLite is to believe of a busy table (rows, then rows per value of each leading column), from the first row on.
+#: What SQLite is to assume of a busy table (rows, then rows per value of each leading column), from the first row on.
 #: It guesses ten rows for any status, and would walk the whole backlog rather than use the small indexes above.
 ESTIMATES = {
     "sqlite_autoindex_message_1": "1000000 1",

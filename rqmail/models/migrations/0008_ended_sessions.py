@@ -1,4 +1,4 @@
-"""Sessions that were ended before their time: a copy of the cookie opens nothing any more."""
+"""Sessions that were ended before their time: a copy of the cookie is no longer valid."""
 
 from typing import Any
 

@@ -69,5 +69,5 @@ def create_token(json: NewToken) -> Any:
 @blueprint.delete("/<name>")
 @operation(Scope.ADMIN, _TAG, Token, 404)
 def revoke_token(name: str) -> Any:
-    """Let nobody in with this token any more."""
+    """Revoke this token."""
     return as_json(changes().revoke_token(name))

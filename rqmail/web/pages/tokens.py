@@ -52,7 +52,7 @@ def create() -> str | tuple[str, int]:
 @action(blueprint, "/<name>/revoke", page="pages.tokens.list_tokens")
 @require(Scope.ADMIN)
 def revoke(name: str) -> Response:
-    """Let nobody in with this token any more."""
+    """Revoke this token."""
     changes().revoke_token(name)
     flash(say("%(name)s lets nobody in any more.", name=name))
     return redirect(url_for("pages.tokens.list_tokens"), HTTPStatus.SEE_OTHER)

@@ -246,7 +246,10 @@ class MailQueues:
     def last_tick(self) -> datetime | None:
         """Say when a dispatch last came to its end, if that was within a day."""
         raw = self._redis.get(_LAST_TICK)
-        return None if raw is None else datetime.fromtimestamp(float(raw), UTC)
+        try:
+            return None if raw is None else datetime.fromtimestamp(float(raw), UTC)
+        except (ValueError, OverflowError):  # whatever was written there, it is no moment
+            return None
 
     def dispatch_due_on(self) -> datetime | None:
         """Say when the next dispatch is due, past where nobody queues what is due; ``None``: it is not scheduled."""

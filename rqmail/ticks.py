@@ -59,6 +59,7 @@ class Timetable:
         self._clock = clock
         self._ticks = ticks(poll_seconds)
         self._keeper: threading.Thread | None = None
+        self._over = threading.Event()
 
     def register(self) -> list[str]:
         """Put the ticks on the schedule that are missing or not as wanted, due now; answer their ids."""
@@ -84,14 +85,20 @@ class Timetable:
             return []
 
     def keep_in_background(self) -> None:
-        """Look every few seconds, for as long as this process lives; asked again, it is one thread all the same."""
+        """Look every few seconds until :meth:`stop_keeping`; asked again, it is one thread all the same."""
         if self._keeper is None or not self._keeper.is_alive():
+            self._over.clear()
             self._keeper = threading.Thread(target=self._keep_looking, name="rqmail-ticks", daemon=True)
             self._keeper.start()
 
+    def stop_keeping(self) -> None:
+        """End what :meth:`keep_in_background` began; harmless when it did not."""
+        self._over.set()
+        if self._keeper is not None:
+            self._keeper.join(LOOK_SECONDS)
+
     def _keep_looking(self) -> None:
-        never = threading.Event()
-        while not never.wait(LOOK_SECONDS):
+        while not self._over.wait(LOOK_SECONDS):
             for tick_id in self.keep():
                 log.info("mail.scheduler.tickRegistered", tick=tick_id)
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from types import FrameType
@@ -31,6 +32,9 @@ _LOOP_SECONDS = 1.0
 
 #: The lock is held for one look; a dead holder is waited for no longer than this.
 _LOCK_SECONDS = 5
+
+#: How often a small worker looks for its parent, and how long it may take to end without one: longer than a send.
+_LOOK_SECONDS, _ORPHAN_SECONDS = 0.5, 40.0
 
 
 class _MovedJob(MailJob):
@@ -154,7 +158,14 @@ def _work_on(queue: str) -> None:
 
 
 def _end_with_parent() -> None:
+    """Ask this worker to end once its parent is gone, and end it when it has not: what it sends is over by then."""
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
+    if parent is None:
+        return
+    while os.getppid() == parent.pid:
+        time.sleep(_LOOK_SECONDS)
+    deadline = time.monotonic() + _ORPHAN_SECONDS
+    while time.monotonic() < deadline:
+        os.kill(os.getpid(), signal.SIGTERM)  # a further one changes nothing; one at the very start may be missed
+        time.sleep(_LOOK_SECONDS)
+    os._exit(1)

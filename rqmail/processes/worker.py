@@ -58,12 +58,20 @@ def run(application: Application, *, burst: bool = False, queues: Sequence[str] 
 
     Waits for Redis at start and after an outage instead of ending.
     """
+    if burst:
+        return _work(application, queues, burst=True)
+    application.timetable.keep_in_background()
+    try:
+        return _work(application, queues, burst=False)
+    finally:
+        application.timetable.stop_keeping()
+
+
+def _work(application: Application, queues: Sequence[str], *, burst: bool) -> int:
     # RQ stretches its connection's timeouts to wait for work: it gets one of its own.
     redis: Redis = Redis.from_url(application.settings.redis_url, socket_connect_timeout=2)
     stopping = application.lanes.stopping
     warned = False
-    if not burst:
-        application.timetable.keep_in_background()
     while not stopping.is_set():
         _stop_on_signals(application)
         try:

@@ -49,24 +49,27 @@ def serve(application: Application, host: str = "127.0.0.1", port: int = 8080) -
     )
     log.info("web.listening", host=host, port=port)
     application.timetable.keep_in_background()
-    waitress.serve(
-        app,
-        host=host,
-        port=port,
-        threads=_THREADS,
-        ident=None,
-        connection_limit=channels.connection_limit(),
-        channel_timeout=channels.SECONDS_TO_ASK,
-        cleanup_interval=5,
-        asyncore_use_poll=True,
-        max_request_header_size=_MAX_HEADER_BYTES,
-        max_request_body_size=_MAX_BYTES_READ,
-        url_scheme=urlsplit(settings.web_url).scheme if settings.web_url else "http",
-        clear_untrusted_proxy_headers=True,
-        expose_tracebacks=False,
-        _server=channels.create,
-        **_behind(settings.web_trusted_proxy),
-    )
+    try:
+        waitress.serve(
+            app,
+            host=host,
+            port=port,
+            threads=_THREADS,
+            ident=None,
+            connection_limit=channels.connection_limit(),
+            channel_timeout=channels.SECONDS_TO_ASK,
+            cleanup_interval=5,
+            asyncore_use_poll=True,
+            max_request_header_size=_MAX_HEADER_BYTES,
+            max_request_body_size=_MAX_BYTES_READ,
+            url_scheme=urlsplit(settings.web_url).scheme if settings.web_url else "http",
+            clear_untrusted_proxy_headers=True,
+            expose_tracebacks=False,
+            _server=channels.create,
+            **_behind(settings.web_trusted_proxy),
+        )
+    finally:
+        application.timetable.stop_keeping()
 
 
 def is_loopback(host: str) -> bool:

@@ -26,7 +26,9 @@ class App:
     """As much of an application as a worker needs."""
 
     settings: SimpleNamespace
-    timetable: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(keep_in_background=lambda: None))
+    timetable: SimpleNamespace = field(
+        default_factory=lambda: SimpleNamespace(keep_in_background=lambda: None, stop_keeping=lambda: None)
+    )
     lanes: Lanes = field(default_factory=lambda: Lanes(None, None, None, width=1, lease=None, start_within_seconds=1))
 
 

@@ -6,7 +6,7 @@ import peewee
 
 
 def up(_migrator: Any, db: Any) -> None:
-    moment = "TIMESTAMPTZ" if isinstance(db, peewee.PostgresqlDatabase) else "DATETIME"
+    moment = "TIMESTAMPTZ" if isinstance(db, peewee.PostgresqlDatabase) else "TEXT"
     for name, kind in (
         ("limits_until", moment),
         ("limits_after_per_minute", "INTEGER"),

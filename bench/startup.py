@@ -22,6 +22,8 @@ from rqmail.queues import WORKER_QUEUES
 NAME = "startup"
 _RQMAIL = (sys.executable, "-m", "rqmail.cli")
 _REFERENCE = (sys.executable, "-c", "import redis, peewee, click")
+#: Every library that is imported whatever a command does: settings, log, tables, queues.
+_LIBRARIES = (sys.executable, "-c", "import redis, peewee, click, pydantic_settings, structlog, rich.console, rq")
 
 
 def run(quick: bool) -> list[Row]:
@@ -31,11 +33,18 @@ def run(quick: bool) -> list[Row]:
         compared = in_turns(
             3 if quick else 15, lambda: _seconds((*_RQMAIL, "status", "--json")), lambda: _seconds(_REFERENCE)
         )
+        beside = in_turns(
+            3 if quick else 15, lambda: _seconds((*_RQMAIL, "status", "--json")), lambda: _seconds(_LIBRARIES)
+        )
         helped = in_turns(3 if quick else 15, lambda: _seconds((*_RQMAIL, "--help")), lambda: _seconds(_REFERENCE))
         return [
             Row.judged(
                 NAME, "`rqmail status`, from start to end", compared.ours, "s", reference=compared.reference,
                 ratio=compared.ratio, at_most=1.3, note="reference: python -c 'import redis, peewee, click'",
+            ),
+            Row.judged(
+                NAME, "the same", beside.ours, "s", reference=beside.reference, ratio=beside.ratio,
+                note="reference: the same and pydantic_settings, structlog, rich.console, rq",
             ),
             Row.judged(
                 NAME, "`rqmail --help`", helped.ours, "s", reference=helped.reference, ratio=helped.ratio, at_most=1.3,

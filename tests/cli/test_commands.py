@@ -30,6 +30,22 @@ def test_the_list_of_commands_loads_none_of_them():
         assert heavy not in told
 
 
+def test_a_look_at_the_whole_loads_no_mailer_no_web_and_no_migrations(environment):
+    code = "import sys; from rqmail.cli import cli; cli(['status'], standalone_mode=False); print(sorted(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert "'rqmail.insight.overview'" in told.stdout
+    for heavy in (
+        "requests",
+        "msal",
+        "flask",
+        "rqmail.vault",
+        "rqmail.mailers.factory",
+        "playhouse.migrations",
+        "babel",
+    ):
+        assert f"'{heavy}'" not in told.stdout, heavy
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

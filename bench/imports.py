@@ -24,7 +24,6 @@ from bench.row import Row
 from bench.system import System, add_mailboxes, new_message, system
 from rqmail.bootstrap import Application, build
 from rqmail.clock import utc_now
-from rqmail.intake.files import import_messages
 from rqmail.models.base import transaction
 from rqmail.models.message import Message, MessageContent, Recipient
 from rqmail.settings import load_settings
@@ -60,7 +59,7 @@ def _ours(parts: System, app: Application, file: Path) -> float:
     add_mailboxes(1)
     began = time.perf_counter()
     with file.open("rb") as opened:
-        report = import_messages(app.intake, opened, "mailbox:m0")
+        report = app.imports.take(opened, "mailbox:m0")
     if report.stored != report.rows:
         raise RuntimeError(f"not all rows were stored: {report}")
     return report.stored / (time.perf_counter() - began)
@@ -123,7 +122,7 @@ def _peak(parts: System, file: Path) -> float:
 def _import_and_tell(file: Path) -> None:
     app = build(load_settings())
     with file.open("rb") as opened:
-        import_messages(app.intake, opened, "mailbox:m0")
+        app.imports.take(opened, "mailbox:m0")
     print(json.dumps({"peak": _peak_megabytes()}))
 
 

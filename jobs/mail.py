@@ -31,9 +31,10 @@ def send_messages(ids: list[str]) -> dict[str, Any]:
 
 
 def recover_messages() -> dict[str, Any]:
-    """Find what was lost on the way; let limits whose time is over go back to what they were."""
+    """Find what was lost on the way, imports too; let limits whose time is over go back to what they were."""
     with _at_work(tick=True) as app:
         app.changes.end_limits()
+        app.imports.recover()
         return asdict(app.recovery.run())
 
 

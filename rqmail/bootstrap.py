@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rqmail.insight.readiness import Readiness
     from rqmail.intake.draft import Intake
     from rqmail.intake.idempotency import Submission
+    from rqmail.intake.importing import Imports
     from rqmail.metrics import Metrics
     from rqmail.queues import MailJob, MailQueues
     from rqmail.ratelimit.limiter import MailRateLimiter
@@ -247,6 +248,13 @@ class Application:
         from rqmail.intake.draft import Intake
 
         return Intake(self.clock, self.queues.nudge, self.timetable.keep)
+
+    @_Part
+    def imports(self) -> Imports:
+        """Where files of mail come in."""
+        from rqmail.intake.importing import Imports
+
+        return Imports(self.clock, self.intake)
 
     @_Part
     def submission(self) -> Submission:

@@ -26,7 +26,7 @@ COMMANDS = {
     "run": Place("run", "run", "Run the whole system on this machine, with a sample campaign.", "local"),
     "init": Place("operation", "init", "Create or update the tables and register the ticks."),
     "send": Place("intake", "send", "Hand in one message and print its id."),
-    "import": Place("intake", "import_", "Hand in every row of a CSV or JSON lines file."),
+    "import": Place("importing", "import_", "Hand in a file of messages; list imports, undo one."),
     "status": Place("status", "status", "Show messages, mailboxes, budgets, estimates, problems."),
     "top": Place("status", "top", "Watch it live."),
     "explain": Place("status", "explain", "Say why mail of a sender goes out or does not."),

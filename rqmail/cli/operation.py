@@ -23,6 +23,7 @@ def init(*, json_: bool) -> None:
     applied = migrate()
     if not json_:
         click.echo(f"Tables: {', '.join(applied) or 'up to date'}.")
+    app.imports.recover()
     registered = app.timetable.register()
     if json_:
         print_json({"migrations": applied, "ticks": registered})

@@ -112,8 +112,15 @@ class Intake:
         with transaction():
             while batch := list(islice(waiting, _BATCH)):
                 Message.submit(batch, now, self._who)
-                urgent = urgent or any(_is_urgent(message, now) for message in batch)
+                urgent = urgent or any(is_urgent(message, now) for message in batch)
                 on_stored(len(batch))
+        self.announce(urgent=urgent)
+
+    def announce(self, *, urgent: bool) -> None:
+        """Say that messages wait: the ticks are kept on the schedule, and the next is asked for now when it is urgent.
+
+        The messages are safe: what fails here is only logged.
+        """
         self._ask_for_a_tick(self._keep_ticks)
         if urgent:
             self._ask_for_a_tick(self._nudge)
@@ -221,7 +228,8 @@ def _priority(value: Priority | str) -> Priority:
         raise InvalidInputError("priority", value, "high, normal or low") from None
 
 
-def _is_urgent(message: NewMessage, now: datetime) -> bool:
+def is_urgent(message: NewMessage, now: datetime) -> bool:
+    """Say whether a person waits for this message now: it is worth a tick of its own."""
     return message.priority == Priority.HIGH and (message.requested_on is None or message.requested_on <= now)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.columns import COLUMNS, Naming, is_blank, values_of
 from rqmail.intake.documents import json_rows
-from rqmail.intake.draft import Draft, Intake
+from rqmail.intake.draft import Checks, Draft
 from rqmail.intake.encodings import find_encoding, lines_of
 from rqmail.intake.moments import LocalTime
 from rqmail.intake.recipients import same_person
@@ -58,11 +58,20 @@ class BadRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A row all of whose recipients earlier rows have, and the first of them."""
+
+    row: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class ImportReport:
     """What became of a file: nothing is stored unless ``error_count`` is 0; ``errors`` holds the first of them.
 
     ``encoding`` is what it was read in (empty for a spreadsheet), ``passed_over`` the rows above its header;
-    ``duplicates`` counts rows all of whose recipients an earlier row has, ``skipped`` those left out for that.
+    ``duplicates`` counts rows all of whose recipients earlier rows have, ``skipped`` those left out for that, and
+    ``duplicate_rows`` holds the first of them. ``import_id`` names what was kept of it, if anything was.
     """
 
     rows: int
@@ -73,6 +82,8 @@ class ImportReport:
     passed_over: tuple[str, ...] = ()
     duplicates: int = 0
     skipped: int = 0
+    duplicate_rows: tuple[Duplicate, ...] = ()
+    import_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -145,62 +156,58 @@ class _Source:
         return Draft(self.sender, **values)
 
 
-def import_messages(
-    intake: Intake,
-    file: IO[bytes],
-    sender: str,
-    reading: Reading | None = None,
-    *,
-    dry_run: bool = False,
-    skip_duplicates: bool = False,
-    errors_told: int = MAX_ERRORS_TOLD,
-    on_bad_row: Callable[[BadRow], None] = lambda _row: None,
-    on_progress: Callable[[str, int, float], None] = lambda _stage, _rows, _share: None,
-) -> ImportReport:
-    """Store every row of ``file`` (which can be read twice) as a message from ``sender``, all or none.
+@dataclass(slots=True)
+class FileCheck:
+    """Reads a file once and checks every row; what becomes of the good and the bad ones is its caller's.
 
-    CSV and JSON lines are streamed: memory hardly grows with them. ``on_progress`` hears ``check`` or ``store``, the
-    rows so far and the share of the work, 0 to 1. Raises ``InvalidInputError`` when the file cannot be read at all.
+    CSV and JSON lines are streamed: memory hardly grows with them.
     """
-    checks = intake.checks()
-    checks.require_sender(sender)
-    source = _Source(file, sender, reading or Reading())
-    size = max(1, file.seek(0, io.SEEK_END))
-    count, error_count = 0, 0
-    errors: list[RowError] = []
-    people = _People()
-    for row, cells, draft in source.drafts():
-        count += 1
-        if count % 1000 == 0:
-            on_progress("check", count, min(1.0, file.tell() / size))
-        try:
-            people.repeat(checks.check(_sound(draft)).message)
-        except InvalidInputError as error:
-            error_count += 1
-            wrong = RowError(row, error.field, _short(str(error)))
-            if len(errors) < errors_told:
-                errors.append(wrong)
-            on_bad_row(BadRow(source.header, cells, wrong))
-    if not count:
-        raise InvalidInputError("file", "", "at least one row below the header")
-    report = ImportReport(
-        count, 0, error_count, tuple(errors), source.encoding, source.passed_over, people.repeated,
-        people.repeated if skip_duplicates else 0,
-    )  # fmt: skip
-    del people  # it grows with the file, and storing needs the memory
-    if error_count or dry_run:
-        return report
-    stored = 0
 
-    def told(more: int) -> None:
-        nonlocal stored
-        stored += more
-        on_progress("store", stored, stored / count)
+    checks: Checks
+    sender: str
+    reading: Reading
+    skip_duplicates: bool = False
+    told: int = MAX_ERRORS_TOLD
 
-    again = _People()
-    messages = (checks.check(_sound(draft)).message for _, _, draft in source.drafts())
-    intake.store((one for one in messages if not (skip_duplicates and again.repeat(one))), told)
-    return replace(report, stored=stored)
+    def run(
+        self,
+        file: IO[bytes],
+        on_good_row: Callable[[NewMessage], None],
+        on_bad_row: Callable[[BadRow], None],
+        on_progress: Callable[[str, int, float], None],
+    ) -> ImportReport:
+        """Read the file to its end; raises ``InvalidInputError`` when it cannot be read at all."""
+        self.checks.require_sender(self.sender)
+        source = _Source(file, self.sender, self.reading)
+        size = max(1, file.seek(0, io.SEEK_END))
+        count, error_count = 0, 0
+        errors: list[RowError] = []
+        duplicates: list[Duplicate] = []
+        people = _People()
+        for row, cells, draft in source.drafts():
+            count += 1
+            if count % 1000 == 0:
+                on_progress("check", count, min(1.0, file.tell() / size))
+            try:
+                message = self.checks.check(_sound(draft)).message
+            except InvalidInputError as error:
+                error_count += 1
+                wrong = RowError(row, error.field, _short(str(error)))
+                if len(errors) < self.told:
+                    errors.append(wrong)
+                on_bad_row(BadRow(source.header, cells, wrong))
+                continue
+            repeated = people.repeat(message)
+            if repeated and len(duplicates) < self.told:
+                duplicates.append(Duplicate(row, message.recipients[0].address))
+            if not (repeated and self.skip_duplicates):
+                on_good_row(message)
+        if not count:
+            raise InvalidInputError("file", "", "at least one row below the header")
+        return ImportReport(
+            count, 0, error_count, tuple(errors), source.encoding, source.passed_over, people.repeated,
+            people.repeated if self.skip_duplicates else 0, tuple(duplicates),
+        )  # fmt: skip
 
 
 def format_of(name: str) -> Format:

@@ -103,6 +103,22 @@ class DecisionMoves(MessageRow):
         )
 
     @classmethod
+    def cancel_import(cls, import_id: str, now: datetime, by: str) -> int:
+        """Cancel what has not begun of the messages that came with one import; answer how many that were."""
+        cancelled = cls._enter(
+            _S.CANCELLED,
+            f"import_id = {db.param}",
+            [import_id],
+            from_={_S.SCHEDULED, _S.QUEUED},
+            log=Event(now, "cancelled", by=by, detail="Its import was undone."),
+            job_id=None,
+            lease_until=None,
+            waiting_for=None,
+            ended_on=now,
+        )
+        return len(cancelled)
+
+    @classmethod
     def discard(cls, ids: Sequence[str], now: datetime, by: str) -> list[str]:
         """Leave UNKNOWN messages as they are, sent or not: nothing more happens to them; answer the ids moved."""
         return cls._enter(

@@ -49,9 +49,11 @@ class Message(ClaimMoves, ResultMoves, DecisionMoves):
         table_name = "message"
 
     @classmethod
-    def submit(cls, batch: Sequence[NewMessage], now: datetime, by: str | None = None) -> list[str]:
+    def submit(
+        cls, batch: Sequence[NewMessage], now: datetime, by: str | None = None, *, import_id: str | None = None
+    ) -> list[str]:
         """Insert ``batch``, handed in by ``by``, as SCHEDULED, all or none, and answer the ids in order."""
-        return insert(batch, now, by)
+        return insert(batch, now, by, import_id)
 
     # --- forgetting ----------------------------------------------------------------------------------------------
 

@@ -59,6 +59,8 @@ class MessageRow(BaseModel):
     last_error = peewee.TextField(null=True)
     #: The history, one JSON object a line, oldest first; appended to in the same UPDATE as the move it tells of.
     attempt_log = peewee.TextField(default="")
+    #: The import it came with, if it came in a file.
+    import_id = peewee.CharField(max_length=36, null=True)
 
     class Meta:
         """Every part of :class:`rqmail.models.message.Message` speaks of its table."""

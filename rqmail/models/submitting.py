@@ -55,7 +55,9 @@ class NewMessage:
     id: str = field(default_factory=lambda: str(uuid7()))
 
 
-def insert(batch: Sequence[NewMessage], now: datetime, by: str | None = None) -> list[str]:
+def insert(
+    batch: Sequence[NewMessage], now: datetime, by: str | None = None, import_id: str | None = None
+) -> list[str]:
     """Insert ``batch``, handed in by ``by``, as SCHEDULED, all or none, and answer the ids in order."""
     moment = to_column(now)
     history = "" if by is None else line(Event(now, "handed-in", by=by))
@@ -78,11 +80,12 @@ def insert(batch: Sequence[NewMessage], now: datetime, by: str | None = None) ->
                 0,
                 0,
                 history,
+                import_id,
             )
         )
     columns = (
         "id, sender, status, priority, subject, recipient_count, created_on, requested_on, scheduled_on,"
-        " expires_on, attempts, deferrals, attempt_log"
+        " expires_on, attempts, deferrals, attempt_log, import_id"
     )
     with transaction():
         _insert("message", columns, rows)

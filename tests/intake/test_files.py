@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.draft import Intake, check
-from rqmail.intake.files import MAX_ERRORS_TOLD, Reading, drafts, format_of, import_messages
+from rqmail.intake.files import MAX_ERRORS_TOLD, Reading, drafts, format_of
+from rqmail.intake.importing import Imports
 from rqmail.models.contents import load_contents
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, Priority
@@ -29,6 +30,11 @@ def intake(database, clock, nudges):
     return Intake(clock, lambda: nudges.append(1))
 
 
+@pytest.fixture
+def imports(clock, intake):
+    return Imports(clock, intake)
+
+
 def file_of(text, encoding="utf-8"):
     return io.BytesIO(text.encode(encoding) if isinstance(text, str) else text)
 
@@ -37,13 +43,13 @@ def rows(text, format_="csv"):
     return list(drafts(file_of(text), SENDER, Reading(format_)))
 
 
-def test_a_row_says_everything_a_message_can(intake, nudges):
+def test_a_row_says_everything_a_message_can(imports, nudges):
     text = (
         "to,subject,text,html,cc,bcc,at,priority,expires\n"
         '"Jörg <j@x.de>;a@x.nl",Één,"regel 1\nregel 2",<p>x</p>,c@x.nl,"b@x.nl, d@x.nl",'
         "2026-01-01T00:00:00+01:00,high,2027-01-01T00:00Z\n"
     )
-    report = import_messages(intake, file_of(text), SENDER)
+    report = imports.take(file_of(text), SENDER)
     assert (report.rows, report.stored, report.error_count) == (1, 1, 0)
     row = Message.get()
     assert (row.subject, row.recipient_count, row.priority) == ("Één", 5, Priority.HIGH)
@@ -87,9 +93,9 @@ BROKEN_FILES = {
 
 
 @pytest.mark.parametrize(("content", "field"), BROKEN_FILES.values(), ids=BROKEN_FILES)
-def test_a_file_that_cannot_be_read_is_refused_as_a_whole(intake, content, field):
+def test_a_file_that_cannot_be_read_is_refused_as_a_whole(imports, content, field):
     with pytest.raises(InvalidInputError) as refused:
-        import_messages(intake, file_of(content), SENDER)
+        imports.take(file_of(content), SENDER)
     assert refused.value.field == field
     assert Message.select().count() == 0
 
@@ -106,8 +112,8 @@ BROKEN_ROWS = {
 
 
 @pytest.mark.parametrize(("broken", "field"), BROKEN_ROWS.values(), ids=BROKEN_ROWS)
-def test_a_broken_row_is_named_and_nothing_is_stored(intake, broken, field):
-    report = import_messages(intake, file_of(f"to,subject,text\na@x.nl,s,t\n\n{broken}\n"), SENDER)
+def test_a_broken_row_is_named_and_nothing_is_stored(imports, broken, field):
+    report = imports.take(file_of(f"to,subject,text\na@x.nl,s,t\n\n{broken}\n"), SENDER)
     assert (report.stored, report.error_count) == (0, 1)
     assert (report.errors[0].row, report.errors[0].field) == (4, field)
     assert Message.select().count() == 0
@@ -128,53 +134,47 @@ BROKEN_LINES = {
 
 
 @pytest.mark.parametrize(("broken", "field"), BROKEN_LINES.values(), ids=BROKEN_LINES)
-def test_a_broken_line_is_named_and_nothing_is_stored(intake, broken, field):
+def test_a_broken_line_is_named_and_nothing_is_stored(imports, broken, field):
     good = '{"to": "a@x.nl", "subject": "s", "text": "t"}'
-    report = import_messages(intake, file_of(f"{good}\n{broken}\n"), SENDER, Reading("jsonl"))
+    report = imports.take(file_of(f"{good}\n{broken}\n"), SENDER, Reading("jsonl"))
     assert [(error.row, error.field) for error in report.errors] == [(2, field)]
     assert Message.select().count() == 0
 
 
-def test_the_first_errors_are_told_and_all_are_counted(intake):
-    report = import_messages(intake, file_of("to,subject,text\n" + "jan,s,t\n" * 50), SENDER)
+def test_the_first_errors_are_told_and_all_are_counted(imports):
+    report = imports.take(file_of("to,subject,text\n" + "jan,s,t\n" * 50), SENDER)
     assert (report.rows, report.error_count, len(report.errors)) == (50, 50, MAX_ERRORS_TOLD)
     assert report.errors[-1].row == MAX_ERRORS_TOLD + 1
 
 
-def test_a_dry_run_checks_and_stores_nothing(intake):
-    report = import_messages(intake, file_of("to,subject,text\na@x.nl,s,t\n"), SENDER, dry_run=True)
+def test_a_dry_run_checks_and_stores_nothing(imports):
+    report = imports.take(file_of("to,subject,text\na@x.nl,s,t\n"), SENDER, dry_run=True)
     assert (report.rows, report.stored) == (1, 0)
     assert Message.select().count() == 0
 
 
-def test_an_unknown_sender_is_told_before_the_file_is_read(intake):
+def test_an_unknown_sender_is_told_before_the_file_is_read(imports):
     with pytest.raises(InvalidInputError, match="mailbox"):
-        import_messages(intake, file_of(b"\xff"), "mailbox:none")
+        imports.take(file_of(b"\xff"), "mailbox:none")
 
 
-def test_a_file_that_changes_between_checking_and_storing_leaves_nothing_behind(intake, monkeypatch):
+def test_what_is_stored_is_what_was_checked_whatever_becomes_of_the_file(imports):
     file = file_of("to,subject,text\na@x.nl,s,t\n")
-    store = intake.store
-
-    def change_and_store(*args):
-        file.__init__(b"to,subject,text\n" + b"a@x.nl,s,t\n" * 1500 + b"jan,s,t\n")
-        store(*args)
-
-    monkeypatch.setattr(intake, "store", change_and_store)
-    with pytest.raises(InvalidInputError):
-        import_messages(intake, file, SENDER)
-    assert Message.select().count() == 0
+    report = imports.check(file, SENDER)
+    file.__init__(b"to,subject,text\n" + b"a@x.nl,changed,t\n" * 1500 + b"jan,s,t\n")
+    assert imports.store(report.import_id) == 1
+    assert [row.subject for row in Message.select()] == ["s"]
 
 
 def test_memory_does_not_grow_with_the_file(sqlite_database, clock):
     SystemMailbox.create(key="news", address="news@x.nl", created_on=clock(), changed_on=clock())
-    intake = Intake(clock, lambda: None)
+    imports = Imports(clock, Intake(clock, lambda: None))
 
     def peak(number):
         file = file_of("to,subject,text\n" + "a@x.nl,Hallo allemaal,dag\n" * number)
         tracemalloc.start()
         try:
-            import_messages(intake, file, SENDER)
+            imports.take(file, SENDER)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

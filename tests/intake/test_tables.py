@@ -8,7 +8,8 @@ from rqmail.errors import InvalidInputError
 from rqmail.intake.columns import Naming
 from rqmail.intake.documents import json_rows
 from rqmail.intake.draft import Intake
-from rqmail.intake.files import BadRow, Reading, import_messages
+from rqmail.intake.files import BadRow, Reading
+from rqmail.intake.importing import Imports
 from rqmail.models.contents import load_contents
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message
@@ -23,7 +24,7 @@ def intake(database, clock):
 
 
 def imported(intake, text, reading=None, **options):
-    return import_messages(intake, io.BytesIO(text.encode()), SENDER, reading or Reading(), **options)
+    return Imports(intake._clock, intake).take(io.BytesIO(text.encode()), SENDER, reading or Reading(), **options)
 
 
 def stored():

@@ -17,10 +17,10 @@ from support.clock import START
 KINDS = {
     "sqlite": {"CharField": "varchar", "TextField": "text", "IntegerField": "integer", "SmallIntegerField": "smallint",
                "BigIntegerField": "bigint", "BooleanField": "boolean", "FloatField": "real",
-               "UtcDateTimeField": "text", "_UtcDateTimeField": "text"},
+               "BlobField": "blob", "UtcDateTimeField": "text", "_UtcDateTimeField": "text"},
     "postgresql": {"CharField": "character varying", "TextField": "text", "IntegerField": "integer",
                    "SmallIntegerField": "smallint", "BigIntegerField": "bigint", "BooleanField": "boolean",
-                   "FloatField": "real", "_UtcDateTimeField": "timestamp with time zone"},
+                   "FloatField": "real", "BlobField": "bytea", "_UtcDateTimeField": "timestamp with time zone"},
 }  # fmt: skip
 
 

@@ -1,0 +1,373 @@
+"""Imports: a file is checked as a whole, kept aside in parts, and only then becomes messages, a part a transaction.
+
+Sending goes on meanwhile, an import can be undone while nothing of it has been sent, and one that its process left
+behind is finished by whoever finds it: everything it needs is in the database.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import IO, Any
+
+import structlog
+from uuid_utils import uuid7
+
+from rqmail.clock import Clock
+from rqmail.intake.draft import Intake, is_urgent
+from rqmail.intake.files import (
+    MAX_ERRORS_TOLD,
+    BadRow,
+    Duplicate,
+    FileCheck,
+    ImportReport,
+    Reading,
+    RowError,
+)
+from rqmail.models import importing
+from rqmail.models.importing import ImportState, MessageImport
+from rqmail.models.message import NewMessage
+
+__all__ = ["Import", "ImportState", "Imports", "Recovered"]
+
+log = structlog.get_logger()
+
+#: A part holds so many rows at most, and so many characters: this long SQLite's only writer is taken, and so much is
+#: in memory.
+PART_ROWS = 1_000
+PART_CHARACTERS = 4_000_000
+
+#: After so long without a part, whoever checked or stored an import is taken for dead.
+_LEASE = timedelta(minutes=10)
+
+#: What was checked and never stored, and what is wrong with a refused file, is kept for so long.
+KEPT_ASIDE = timedelta(days=7)
+
+#: Errors and duplicates of a file that are remembered one by one; the rest is counted. The bad rows are all kept.
+MOST_REMEMBERED = 1_000
+
+#: Parts that one pass of recovery stores at most: a tick must not wait long behind it.
+_PARTS_A_PASS = 10
+
+Progress = Callable[[str, int, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """An import as people look at it: ``expected`` messages come of its rows, ``stored`` of them are there.
+
+    ``messages`` counts what became of those, by status.
+    """
+
+    id: str
+    who: str
+    file_name: str
+    sender: str
+    state: ImportState
+    rows: int
+    expected: int
+    stored: int
+    created_on: datetime
+    ended_on: datetime | None
+    ended_by: str | None
+    report: ImportReport
+    messages: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What one pass over the imports did: messages stored, checks forgotten that their process left behind."""
+
+    stored: int = 0
+    forgotten: int = 0
+
+
+class Imports:
+    """Takes files of messages in; ``who`` is written down as the one who handed them in."""
+
+    def __init__(self, clock: Clock, intake: Intake, *, who: str = "unknown") -> None:
+        self._clock = clock
+        self._intake = intake
+        self._who = who
+
+    def by(self, who: str) -> Imports:
+        """Answer the same imports in somebody's name."""
+        return Imports(self._clock, self._intake.by(who), who=who)
+
+    def take(
+        self,
+        file: IO[bytes],
+        sender: str,
+        reading: Reading | None = None,
+        *,
+        name: str = "",
+        dry_run: bool = False,
+        skip_duplicates: bool = False,
+        errors_told: int = MAX_ERRORS_TOLD,
+        on_bad_row: Callable[[BadRow], None] = lambda _row: None,
+        on_progress: Progress = lambda _stage, _rows, _share: None,
+    ) -> ImportReport:
+        """Store every row of ``file`` as a message from ``sender``, all or none; with ``dry_run`` it is only checked.
+
+        ``on_progress`` hears ``check`` or ``store``, the rows so far and the share of the work, 0 to 1. Raises
+        ``InvalidInputError`` when the file cannot be read at all.
+        """
+        report = self.check(
+            file,
+            sender,
+            reading,
+            name=name,
+            keep=not dry_run,
+            skip_duplicates=skip_duplicates,
+            errors_told=errors_told,
+            on_bad_row=on_bad_row,
+            on_progress=on_progress,
+        )
+        if report.error_count or report.import_id is None:
+            return report
+        return replace(report, stored=self.store(report.import_id, on_progress))
+
+    def check(
+        self,
+        file: IO[bytes],
+        sender: str,
+        reading: Reading | None = None,
+        *,
+        name: str = "",
+        keep: bool = True,
+        skip_duplicates: bool = False,
+        errors_told: int = MAX_ERRORS_TOLD,
+        on_bad_row: Callable[[BadRow], None] = lambda _row: None,
+        on_progress: Progress = lambda _stage, _rows, _share: None,
+    ) -> ImportReport:
+        """Check every row of ``file``, and keep aside what :meth:`store` needs under the report's ``import_id``.
+
+        The import is CHECKED then, or REFUSED with its bad rows when there is one. Without ``keep`` nothing is kept,
+        and there is no import.
+        """
+        check = FileCheck(self._intake.checks(), sender, reading or Reading(), skip_duplicates, MOST_REMEMBERED)
+        aside = _Aside(self._clock, self._who, name, sender) if keep else None
+
+        def bad(row: BadRow) -> None:
+            if aside is not None:
+                aside.add_bad_row(row)
+            on_bad_row(row)
+
+        try:
+            report = check.run(file, (lambda _message: None) if aside is None else aside.add_message, bad, on_progress)
+            if aside is not None:
+                report = aside.end(report)
+        except BaseException:
+            if aside is not None:
+                aside.forget()
+            raise
+        return replace(report, errors=report.errors[:errors_told], duplicate_rows=report.duplicate_rows[:errors_told])
+
+    def store(self, import_id: str, on_progress: Progress = lambda _stage, _rows, _share: None) -> int:
+        """Make a CHECKED import's rows messages, and answer how many have been by then: fewer when it was undone.
+
+        Raises ``ConflictError`` for an import in another state.
+        """
+        importing.begin_storing(import_id, lease_until=self._clock() + _LEASE)
+        expected = importing.find(import_id).expected
+        return self._go_on(import_id, lambda stored: on_progress("store", stored, stored / max(1, expected)))
+
+    def store_in_background(self, import_id: str) -> None:
+        """Begin to store a CHECKED import, and answer at once: :meth:`find` tells how far it is.
+
+        Should this process end before, recovery goes on with it.
+        """
+        importing.begin_storing(import_id, lease_until=self._clock() + _LEASE)
+
+        def go_on() -> None:
+            try:
+                self._go_on(import_id)
+            except Exception:
+                log.exception("mail.import.failed", importId=import_id)
+
+        threading.Thread(target=go_on, name="rqmail-import", daemon=True).start()
+
+    def undo(self, import_id: str) -> int:
+        """Cancel every message of an import, and answer how many they were.
+
+        Raises ``ConflictError`` when one of them has been sent, or may have been: then nothing is changed.
+        """
+        cancelled = importing.undo(import_id, now=self._clock(), by=self._who)
+        log.info("mail.import.undone", importId=import_id, messages=cancelled, by=self._who)
+        return cancelled
+
+    def find(self, import_id: str) -> Import:
+        """Answer an import; raises ``NotFoundError`` when there is none of this id."""
+        return _seen(importing.find(import_id), importing.count_by_status(import_id))
+
+    def recent(self, *, limit: int = 50, after: str | None = None) -> list[Import]:
+        """List imports, newest first; ``after`` is the id of the last one already seen.
+
+        Their ``messages`` are not counted: :meth:`find` does.
+        """
+        return [_seen(row, {}) for row in importing.recent(limit=limit, after=after)]
+
+    def first_messages(self, import_id: str, number: int = 5) -> list[NewMessage]:
+        """Answer the first messages of a CHECKED import, as they will be stored."""
+        return importing.kept_messages(import_id, 1)[:number]
+
+    def bad_rows(self, import_id: str) -> Iterator[BadRow]:
+        """Answer every bad row of a REFUSED import, a part in memory at a time; none of any other."""
+        if importing.find(import_id).state != ImportState.REFUSED.value:
+            return
+        number = 1
+        while (part := importing.bad_rows(import_id, number)) is not None:
+            for header, cells, *error in part:
+                yield BadRow(tuple(header), tuple(cells), RowError(*error))
+            number += 1
+
+    def recover(self) -> Recovered:
+        """Go on with what its process left behind, and forget what nobody came back for; harmless beside another."""
+        now = self._clock()
+        forgotten = [
+            *importing.left_behind(ImportState.CHECKING, now),
+            *importing.finished_before(now - KEPT_ASIDE, ImportState.CHECKED),
+        ]
+        for import_id in forgotten:
+            importing.forget(import_id)
+        for import_id in importing.finished_before(now - KEPT_ASIDE, ImportState.REFUSED):
+            importing.drop_parts(import_id)
+        stored, parts = 0, _PARTS_A_PASS
+        for import_id in importing.left_behind(ImportState.STORING, now):
+            while parts and (more := self._store_part(import_id, left_behind=True)) is not None:
+                stored, parts = stored + more, parts - 1
+        recovered = Recovered(stored, len(forgotten))
+        if recovered != Recovered():
+            log.info("mail.import.recovered", stored=stored, forgotten=len(forgotten))
+        return recovered
+
+    def _go_on(self, import_id: str, on_stored: Callable[[int], None] = lambda _stored: None) -> int:
+        stored = 0
+        while (more := self._store_part(import_id)) is not None:
+            stored += more
+            on_stored(stored)
+        return importing.find(import_id).stored
+
+    def _store_part(self, import_id: str, *, left_behind: bool = False) -> int | None:
+        now = self._clock()
+        messages = importing.store_next(import_id, now=now, lease_until=now if left_behind else now + _LEASE)
+        if messages is None:
+            return None
+        self._intake.announce(urgent=any(is_urgent(message, now) for message in messages))
+        return len(messages)
+
+
+class _Aside:
+    """What a check keeps aside: all messages of a file, or, from the first bad row on, its bad rows only."""
+
+    def __init__(self, clock: Clock, who: str, file_name: str, sender: str) -> None:
+        self.id = str(uuid7())
+        self._clock = clock
+        self._who = who
+        self._file_name = file_name.replace("\x00", "")[:500].encode(errors="replace").decode()
+        self._sender = sender
+        self._begun = False
+        self._refused = False
+        self._part: list[Any] = []
+        self._characters = 0
+        self._number = 0
+
+    def add_message(self, message: NewMessage) -> None:
+        if not self._refused:
+            self._add(message, len(message.text or "") + len(message.html or ""))
+
+    def add_bad_row(self, row: BadRow) -> None:
+        if not self._refused:
+            self._refused = True
+            self._part, self._characters, self._number = [], 0, 0
+            if self._begun:
+                importing.drop_parts(self.id)
+        error = row.error
+        self._add((row.header, row.cells, error.row, error.field, error.message), sum(map(len, row.cells)))
+
+    def end(self, report: ImportReport) -> ImportReport:
+        self._flush()
+        state = ImportState.REFUSED if report.error_count else ImportState.CHECKED
+        importing.end_check(
+            self.id,
+            state,
+            rows=report.rows,
+            expected=0 if report.error_count else report.rows - report.skipped,
+            report=_remembered(report),
+            now=self._clock(),
+            lease_until=self._clock() + _LEASE,
+        )
+        return replace(report, import_id=self.id)
+
+    def forget(self) -> None:
+        if self._begun:
+            importing.forget(self.id)
+
+    def _add(self, one: object, characters: int) -> None:
+        self._part.append(one)
+        self._characters += characters
+        if len(self._part) >= PART_ROWS or self._characters >= PART_CHARACTERS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._part:
+            return
+        if not self._begun:
+            now = self._clock()
+            importing.begin(self.id, self._who, self._file_name, self._sender, now=now, lease_until=now + _LEASE)
+            self._begun = True
+        self._number += 1
+        keep = importing.keep_bad_rows if self._refused else importing.keep_messages
+        keep(self.id, self._number, self._part, lease_until=self._clock() + _LEASE)
+        self._part, self._characters = [], 0
+
+
+def _remembered(report: ImportReport) -> dict[str, Any]:
+    return {
+        "errorCount": report.error_count,
+        "errors": [(one.row, one.field, one.message) for one in report.errors],
+        "encoding": report.encoding,
+        "passedOver": report.passed_over,
+        "duplicates": report.duplicates,
+        "skipped": report.skipped,
+        "duplicateRows": [(one.row, one.address) for one in report.duplicate_rows],
+    }
+
+
+def _seen(row: MessageImport, messages: dict[str, int]) -> Import:
+    known: dict[str, Any] = json.loads(row.report)
+    report = ImportReport(
+        row.row_count,
+        row.stored,
+        known.get("errorCount", 0),
+        tuple(RowError(*one) for one in _listed(known, "errors")),
+        known.get("encoding", ""),
+        tuple(_listed(known, "passedOver")),
+        known.get("duplicates", 0),
+        known.get("skipped", 0),
+        tuple(Duplicate(*one) for one in _listed(known, "duplicateRows")),
+        row.id,
+    )
+    return Import(
+        id=row.id,
+        who=row.who,
+        file_name=row.file_name,
+        sender=row.sender,
+        state=ImportState(row.state),
+        rows=row.row_count,
+        expected=row.expected,
+        stored=row.stored,
+        created_on=row.created_on,
+        ended_on=row.ended_on,
+        ended_by=row.ended_by,
+        report=report,
+        messages=messages,
+    )
+
+
+def _listed(known: dict[str, Any], name: str) -> Sequence[Any]:
+    listed: Sequence[Any] = known.get(name, ())
+    return listed

@@ -45,6 +45,7 @@ def test_each_scope_opens_what_it_names_and_no_more(client: FlaskClient, anyone:
 
 
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer ", "Bearer nonsense", "Basic YTpi", "Bearer é"])
+@pytest.mark.usefixtures("held")
 def test_without_a_valid_token_nothing_is_answered(web: Flask, anyone: FlaskClient, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
     for rule in web.url_map.iter_rules():

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
 from rqmail.administration.changes import COMMAND_LINE, Changes
+from rqmail.administration.mailboxes import MailboxView
 from rqmail.bootstrap import application
-from rqmail.cli.parameters import Duration, Limit
+from rqmail.cli.parameters import Duration, Limit, Until
 from rqmail.cli.printing import json_option, print_json, show_standing, warn_of_left_behind
+from rqmail.ratelimit.limits import above_exchange
 from rqmail.terminal.tables import console, moment, plain, table
 
 _FIELDS = {
@@ -76,13 +78,25 @@ def add(
     fields = _limits(per_minute=per_minute, recipients_per_day=recipients_per_day, pacing=pacing)
     view = application().changes.by(COMMAND_LINE).add_mailbox(key, address, **fields)
     _done(view, f"Mailbox {key} was added.", json_=json_)
+    _warn_above_exchange(view)
 
 
-@mailbox.command("set", epilog="Example: rqmail mailbox set news --per-minute default")
+@mailbox.command(
+    "set",
+    epilog="""\b
+Examples:
+  rqmail mailbox set news --per-minute default
+  rqmail mailbox set news --per-minute 5 --until tonight""",
+)
 @click.argument("key")
 @click.option("--address", help="Another mail address.")
 @click.option("--per-minute", type=Limit(), help="sendMail calls a minute; `default` for none of its own.")
 @click.option("--recipients-per-day", type=Limit(), help="Recipients in 24 hours; `default` for none of its own.")
+@click.option(
+    "--until",
+    type=Until(),
+    help="Until when the limits hold, to go back by themselves: 2026-12-24T18:00+01:00, tonight, or for-good.",
+)
 @_pacing_option
 @json_option
 def set_(
@@ -92,15 +106,23 @@ def set_(
     recipients_per_day: int | str | None,
     pacing: str | None,
     *,
+    until: datetime | str | None,
     json_: bool,
 ) -> None:
     """Change a mailbox; what is left out stays. Every process obeys within a second or two."""
     changes: dict[str, Any] = _limits(per_minute=per_minute, recipients_per_day=recipients_per_day, pacing=pacing)
     if address is not None:
         changes["address"] = address
+    if until is not None:
+        changes["limits_until"] = until if isinstance(until, datetime) else None
     if not changes:
-        raise click.UsageError("Nothing to change: give --address, --per-minute, --recipients-per-day or --pacing.")
-    _done(_changes().set_mailbox(key, **changes), f"Mailbox {key} was changed.", json_=json_)
+        raise click.UsageError(
+            "Nothing to change: give --address, --per-minute, --recipients-per-day, --until or --pacing."
+        )
+    view = _changes().set_mailbox(key, **changes)
+    held = f" Its limits go back {moment(view.limits_until, application().clock())}." if view.limits_until else ""
+    _done(view, f"Mailbox {key} was changed.{held}", json_=json_)
+    _warn_above_exchange(view)
     warn_of_left_behind(_changes().left_behind(f"mailbox:{key}"))
 
 
@@ -160,6 +182,11 @@ def _changes() -> Changes:
 
 def _limits(**given: int | str | None) -> dict[str, Any]:
     return {_FIELDS[name]: None if value == "default" else value for name, value in given.items() if value is not None}
+
+
+def _warn_above_exchange(view: MailboxView) -> None:
+    for warning in above_exchange(view.rate_limit_per_minute, view.rate_limit_recipients_per_day):
+        click.echo(f"Warning: {warning}", err=True)
 
 
 def _limit(own: int | None, default: int) -> str:

@@ -1,16 +1,20 @@
-"""What can be typed for a parameter: durations, limits, senders."""
+"""What can be typed for a parameter: durations, moments, limits, senders."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 import click
 
+from rqmail.bootstrap import application
+from rqmail.errors import InvalidInputError
+from rqmail.intake.moments import local_time, moment_of
 from rqmail.text.decoding import decoded
 from rqmail.text.values import trimmed
 
@@ -31,6 +35,30 @@ class Duration(click.ParamType[timedelta]):
         if match is None:
             self.fail(f"{value!r} is no duration; write 90s, 5m, 2h or 3d.", param, ctx)
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+class Until(click.ParamType[datetime | str]):
+    """A moment that brings its zone or is local to RQMAIL_TIMEZONE; ``tonight``; or ``for-good`` for no end.
+
+    Tonight ends with the day of RQMAIL_TIMEZONE; where it is not set, of the machine's own zone.
+    """
+
+    name = "moment|tonight|for-good"
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> datetime | str:
+        """Read the moment; whether it may be so far away is decided where every caller is checked."""
+        if isinstance(value, datetime) or value == "for-good":
+            return value
+        app = application()
+        zone = app.settings.timezone
+        if value == "tonight":
+            today = app.clock().astimezone(ZoneInfo(zone) if zone else None).date()
+            midnight = datetime.combine(today + timedelta(days=1), time(), ZoneInfo(zone) if zone else None)
+            return midnight.astimezone(UTC)
+        moment = moment_of("--until", local_time(zone, None).read("--until", str(value)) if zone else str(value))
+        if moment is None:
+            raise InvalidInputError("--until", "", "a moment, `tonight` or `for-good`")
+        return moment
 
 
 class Limit(click.ParamType[int | str]):

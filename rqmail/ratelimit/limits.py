@@ -32,6 +32,21 @@ class RateLimits:
 
 DEFAULT_LIMITS = RateLimits()
 
+#: What Exchange Online allows a mailbox, whatever is set here.
+EXCHANGE = RateLimits(per_minute=30, recipients_per_day=10_000, in_flight=4)
+
+
+def above_exchange(rate_limit_per_minute: int | None, rate_limit_recipients_per_day: int | None) -> list[str]:
+    """Say for each limit that is above what Exchange Online allows any mailbox that the rest of it is of no use."""
+    warnings = []
+    for value, most, what in (
+        (rate_limit_per_minute, EXCHANGE.per_minute, "messages a minute"),
+        (rate_limit_recipients_per_day, EXCHANGE.recipients_per_day, "recipients a day"),
+    ):
+        if value is not None and value > most:
+            warnings.append(f"Exchange Online allows a mailbox {most:,} {what}, and refuses more than that: {value:,}.")
+    return warnings
+
 
 def resolve_limits(
     rate_limit_per_minute: int | None,

@@ -1,5 +1,8 @@
 """Mailboxes and tenants on the command line."""
 
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
 from rqmail.models.mailbox import TenantMailSetting
 
 
@@ -77,3 +80,50 @@ def test_any_sender_is_explained_by_its_name_or_by_a_key_that_is_its_alone(run, 
     assert run("explain", "tenant:none").exit_code == 1
     assert run("explain", "none").stderr == "Error: sender 'none' does not exist\n"
     assert {problem["text"].split(" ")[0] for problem in run_json("status")["problems"]} == {"tenant:acme", "default"}
+
+
+def test_limits_are_set_until_a_moment_and_go_back_by_themselves(run, run_json, app, monkeypatch):
+    run_json("mailbox", "add", "news", "--address", "news@x.nl", "--per-minute", "20")
+    until = app.clock() + timedelta(days=3)
+    held = run_json("mailbox", "set", "news", "--per-minute", "5", "--until", until.isoformat())
+    assert (held["rateLimitPerMinute"], held["limitsAfterPerMinute"]) == (5, 20)
+    assert datetime.fromisoformat(held["limitsUntil"]) == until
+    assert run_json("mailbox", "set", "news", "--until", "for-good")["limitsUntil"] is None
+    assert "Its limits go back" in run("mailbox", "set", "news", "--until", until.isoformat()).stdout
+
+
+def test_tonight_ends_with_the_day_of_the_time_zone_that_is_set(environment, run, run_json, app, monkeypatch):
+    run_json("mailbox", "add", "news", "--address", "news@x.nl")
+    zone = ZoneInfo("Pacific/Auckland")
+    monkeypatch.setattr(app, "settings", app.settings.model_copy(update={"timezone": zone.key}))
+    held = run_json("mailbox", "set", "news", "--per-minute", "5", "--until", "tonight")
+    tonight = datetime.fromisoformat(held["limitsUntil"]).astimezone(zone)
+    assert (tonight.hour, tonight.minute) == (0, 0)
+    assert timedelta(0) < tonight - app.clock() <= timedelta(hours=25)
+
+
+def test_until_takes_no_moment_without_a_zone_in_the_past_or_empty(run, run_json):
+    run_json("mailbox", "add", "news", "--address", "news@x.nl")
+    for wrong in ("2026-12-24T18:00", "soon", "2020-01-01T00:00Z", "", "2090-01-01T00:00Z"):
+        refused = run("mailbox", "set", "news", "--per-minute", "5", "--until", wrong)
+        assert refused.exit_code in (1, 2), wrong
+        assert "allowed" in refused.stderr, wrong
+        assert "ntil" in refused.stderr
+    assert run_json("mailbox", "list")[0]["rateLimitPerMinute"] is None
+
+
+def test_a_limit_above_what_exchange_allows_is_taken_with_a_warning(run, run_json):
+    added = run("mailbox", "add", "news", "--address", "news@x.nl", "--per-minute", "31", "--json")
+    assert added.exit_code == 0
+    assert "Exchange Online allows a mailbox 30 messages a minute" in added.stderr
+    changed = run("mailbox", "set", "news", "--per-minute", "30", "--recipients-per-day", "10001")
+    assert "10,000 recipients a day" in changed.stderr
+    assert "a minute" not in changed.stderr
+
+
+def test_the_ids_of_an_app_are_guids_or_refused_by_name(run):
+    arguments = ("tenant", "add", "acme", "--provider", "microsoft-graph", "--address", "a@acme.nl")
+    for option, field in (("--graph-client-id", "graphClientId"), ("--graph-tenant-id", "graphTenantId")):
+        refused = run(*arguments, option, "no guid")
+        assert refused.exit_code in (1, 2)
+        assert field in refused.stderr

@@ -8,7 +8,9 @@ from typing import Any
 from flask import Blueprint
 
 from rqmail.administration.access import Scope
+from rqmail.administration.mailboxes import MailboxView
 from rqmail.insight.jsonable import as_json
+from rqmail.ratelimit.limits import above_exchange
 from rqmail.ratelimit.pacing import Pacing
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Changes, Done, LeftBehindOf, Limit, Line, Moment, Pause
@@ -37,7 +39,13 @@ class Mailbox(ApiModel):
     changed_on: datetime
 
 
-class ChangedMailbox(Mailbox):
+class AddedMailbox(Mailbox):
+    """A system mailbox as it was added, and what is wrong with its limits, though they were taken."""
+
+    warnings: list[str]
+
+
+class ChangedMailbox(AddedMailbox):
     """A system mailbox as it is after a change, and what still depends on what it was before."""
 
     left_behind: LeftBehindOf
@@ -80,9 +88,9 @@ def list_mailboxes() -> Any:
 
 
 @blueprint.post("")
-@operation(Scope.ADMIN, _TAG, Mailbox, 409, status=201)
+@operation(Scope.ADMIN, _TAG, AddedMailbox, 409, status=201)
 def add_mailbox(json: NewMailbox) -> Any:
-    """Add a system mailbox."""
+    """Add a system mailbox; limits above those of Exchange Online are taken, with a warning."""
     added = changes().add_mailbox(
         json.key,
         json.address,
@@ -90,7 +98,7 @@ def add_mailbox(json: NewMailbox) -> Any:
         rate_limit_recipients_per_day=json.rate_limit_recipients_per_day,
         pacing=json.pacing,
     )
-    return as_json(added), 201
+    return _with_warnings(added), 201
 
 
 @blueprint.get("/<key>")
@@ -106,10 +114,10 @@ def set_mailbox(key: str, json: MailboxChanges) -> Any:
     """Change a system mailbox; workers see it within a second, without a restart.
 
     A field that is left out keeps its value; a limit of null clears the override. A limit that is not a positive whole
-    number is refused.
+    number is refused; one above what Exchange Online allows is taken, with a warning.
     """
     changed = changes().set_mailbox(key, **json.given())
-    return as_json(changed) | {"leftBehind": as_json(changes().left_behind(f"mailbox:{key}"))}
+    return _with_warnings(changed) | {"leftBehind": as_json(changes().left_behind(f"mailbox:{key}"))}
 
 
 @blueprint.delete("/<key>")
@@ -147,3 +155,8 @@ def resume_mailbox(key: str) -> Any:
 def reset_mailbox(key: str) -> Any:
     """Forget what was counted against a mailbox's budget: its windows begin empty."""
     return as_json(changes().reset_mailbox(key))
+
+
+def _with_warnings(view: MailboxView) -> dict[str, Any]:
+    warnings = above_exchange(view.rate_limit_per_minute, view.rate_limit_recipients_per_day)
+    return {**as_json(view), "warnings": warnings}

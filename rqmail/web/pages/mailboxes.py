@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 
 from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
-from rqmail.ratelimit.limits import RateLimits
+from rqmail.ratelimit.limits import EXCHANGE
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
@@ -34,9 +34,6 @@ DURATIONS: dict[str, timedelta | None] = {
     "7d": timedelta(days=7),
     "resumed": None,
 }
-
-#: What Exchange Online allows a mailbox, whatever is set here.
-EXCHANGE = RateLimits(per_minute=30, recipients_per_day=10_000)
 
 STATES = ("ok", "full-speed", "near", "limited", "paused", "unknown")
 

@@ -183,3 +183,14 @@ def test_a_mailboxs_pacing_is_set_kept_and_cleared(client: FlaskClient) -> None:
     assert client.put(NEWS, json={"pacing": None}).json["pacing"] is None
     answer = client.put(NEWS, json={"pacing": "slowly"})
     assert (answer.status_code, list(answer.json["fieldErrors"])) == (400, ["pacing"])
+
+
+def test_a_limit_above_what_exchange_allows_is_taken_with_a_warning(client: FlaskClient) -> None:
+    changed = client.put(NEWS, json={"rateLimitPerMinute": 31}).json
+    assert changed["rateLimitPerMinute"] == 31
+    assert changed["warnings"] == [
+        "Exchange Online allows a mailbox 30 messages a minute, and refuses more than that: 31."
+    ]
+    assert client.put(NEWS, json={"rateLimitPerMinute": 30, "rateLimitRecipientsPerDay": 10_000}).json["warnings"] == []
+    new = {"key": "more", "address": "more@example.org", "rateLimitRecipientsPerDay": 10_001}
+    assert "10,000 recipients a day" in client.post("/admin/system-mailboxes", json=new).json["warnings"][0]

@@ -47,8 +47,10 @@ class Until(click.ParamType[datetime | str]):
 
     def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> datetime | str:
         """Read the moment; whether it may be so far away is decided where every caller is checked."""
-        if isinstance(value, datetime) or value == "for-good":
+        if isinstance(value, datetime):
             return value
+        if value == "for-good":
+            return "for-good"
         app = application()
         zone = app.settings.timezone
         if value == "tonight":

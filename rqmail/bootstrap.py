@@ -282,7 +282,16 @@ class Application:
         """Every change, audited."""
         from rqmail.administration.changes import Changes
 
-        return Changes(self.mailboxes, self.tenants, self.access, self.audit, self.overview, self.senders, self.clock)
+        return Changes(
+            self.mailboxes,
+            self.tenants,
+            self.access,
+            self.audit,
+            self.overview,
+            self.senders,
+            self.imports,
+            self.clock,
+        )
 
     @_Part
     def overview(self) -> Overview:

@@ -17,6 +17,7 @@ from rqmail.administration.tenants import Tenants, TenantView
 from rqmail.clock import Clock
 from rqmail.delivery.senders import Senders
 from rqmail.insight.overview import Overview
+from rqmail.intake.importing import Imports
 from rqmail.models import counts
 
 #: Under this name is written down what happened by itself, when its time had come.
@@ -48,6 +49,7 @@ class Changes:
     audit: Audit
     overview: Overview
     senders: Senders
+    imports: Imports
     clock: Clock
     who: str = "nobody"
 
@@ -199,6 +201,17 @@ class Changes:
         with self.audit.change(self.who, f"messages.{action}.done", "messages") as change:
             change.after = {"affected": affected}
         return affected
+
+    def undo_import(self, import_id: str) -> int:
+        """Cancel every message of an import, and answer how many they were.
+
+        Raises ``ConflictError`` when one of them has been sent, or may have been: then nothing is changed.
+        """
+        with self.audit.change(self.who, "import.undo", f"import:{import_id}") as change:
+            change.before = {"state": self.imports.find(import_id).state}
+            cancelled = self.imports.by(self.who).undo(import_id)
+            change.after = {"state": self.imports.find(import_id).state, "cancelled": cancelled}
+        return cancelled
 
     def count_bulk(self, action: BulkActionName, wanted: Filter) -> int:
         """Count the messages that :meth:`bulk` would move now."""

@@ -141,7 +141,7 @@ def _list(*, json_: bool) -> None:
 
 
 def _undo(import_id: str, *, json_: bool) -> None:
-    cancelled = application().imports.by(COMMAND_LINE).undo(import_id)
+    cancelled = application().changes.by(COMMAND_LINE).undo_import(import_id)
     if json_:
         print_json({"import": import_id, "cancelled": cancelled})
     else:

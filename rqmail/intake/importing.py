@@ -115,20 +115,12 @@ class Imports:
         ``on_progress`` hears ``check`` or ``store``, the rows so far and the share of the work, 0 to 1. Raises
         ``InvalidInputError`` when the file cannot be read at all.
         """
-        report = self.check(
-            file,
-            sender,
-            reading,
-            name=name,
-            keep=not dry_run,
-            skip_duplicates=skip_duplicates,
-            errors_told=errors_told,
-            on_bad_row=on_bad_row,
-            on_progress=on_progress,
-        )
+        aside = None if dry_run else _Aside(self._clock, self._who, name, sender, ImportState.STORING)
+        check = FileCheck(self._intake.checks(), sender, reading or Reading(), skip_duplicates, MOST_REMEMBERED)
+        report = _told(_checked(check, file, aside, on_bad_row, on_progress), errors_told)
         if report.error_count or report.import_id is None:
             return report
-        return replace(report, stored=self.store(report.import_id, on_progress))
+        return replace(report, stored=self._store(report.import_id, on_progress))
 
     def check(
         self,
@@ -137,34 +129,17 @@ class Imports:
         reading: Reading | None = None,
         *,
         name: str = "",
-        keep: bool = True,
         skip_duplicates: bool = False,
         errors_told: int = MAX_ERRORS_TOLD,
-        on_bad_row: Callable[[BadRow], None] = lambda _row: None,
         on_progress: Progress = lambda _stage, _rows, _share: None,
     ) -> ImportReport:
         """Check every row of ``file``, and keep aside what :meth:`store` needs under the report's ``import_id``.
 
-        The import is CHECKED then, or REFUSED with its bad rows when there is one. Without ``keep`` nothing is kept,
-        and there is no import.
+        The import is CHECKED then, or REFUSED with its bad rows when there is one.
         """
+        aside = _Aside(self._clock, self._who, name, sender, ImportState.CHECKED)
         check = FileCheck(self._intake.checks(), sender, reading or Reading(), skip_duplicates, MOST_REMEMBERED)
-        aside = _Aside(self._clock, self._who, name, sender) if keep else None
-
-        def bad(row: BadRow) -> None:
-            if aside is not None:
-                aside.add_bad_row(row)
-            on_bad_row(row)
-
-        try:
-            report = check.run(file, (lambda _message: None) if aside is None else aside.add_message, bad, on_progress)
-            if aside is not None:
-                report = aside.end(report)
-        except BaseException:
-            if aside is not None:
-                aside.forget()
-            raise
-        return replace(report, errors=report.errors[:errors_told], duplicate_rows=report.duplicate_rows[:errors_told])
+        return _told(_checked(check, file, aside, lambda _row: None, on_progress), errors_told)
 
     def store(self, import_id: str, on_progress: Progress = lambda _stage, _rows, _share: None) -> int:
         """Make a CHECKED import's rows messages, and answer how many have been by then: fewer when it was undone.
@@ -172,8 +147,7 @@ class Imports:
         Raises ``ConflictError`` for an import in another state.
         """
         importing.begin_storing(import_id, lease_until=self._clock() + _LEASE)
-        expected = importing.find(import_id).expected
-        return self._go_on(import_id, lambda stored: on_progress("store", stored, stored / max(1, expected)))
+        return self._store(import_id, on_progress)
 
     def store_in_background(self, import_id: str) -> None:
         """Begin to store a CHECKED import, and answer at once: :meth:`find` tells how far it is.
@@ -184,7 +158,7 @@ class Imports:
 
         def go_on() -> None:
             try:
-                self._go_on(import_id)
+                self._store(import_id)
             except Exception:
                 log.exception("mail.import.failed", importId=import_id)
 
@@ -195,9 +169,7 @@ class Imports:
 
         Raises ``ConflictError`` when one of them has been sent, or may have been: then nothing is changed.
         """
-        cancelled = importing.undo(import_id, now=self._clock(), by=self._who)
-        log.info("mail.import.undone", importId=import_id, messages=cancelled, by=self._who)
-        return cancelled
+        return importing.undo(import_id, now=self._clock(), by=self._who)
 
     def find(self, import_id: str) -> Import:
         """Answer an import; raises ``NotFoundError`` when there is none of this id."""
@@ -244,11 +216,12 @@ class Imports:
             log.info("mail.import.recovered", stored=stored, forgotten=len(forgotten))
         return recovered
 
-    def _go_on(self, import_id: str, on_stored: Callable[[int], None] = lambda _stored: None) -> int:
+    def _store(self, import_id: str, on_progress: Progress = lambda _stage, _rows, _share: None) -> int:
+        expected = importing.find(import_id).expected
         stored = 0
         while (more := self._store_part(import_id)) is not None:
             stored += more
-            on_stored(stored)
+            on_progress("store", stored, stored / max(1, expected))
         return importing.find(import_id).stored
 
     def _store_part(self, import_id: str, *, left_behind: bool = False) -> int | None:
@@ -260,15 +233,44 @@ class Imports:
         return len(messages)
 
 
-class _Aside:
-    """What a check keeps aside: all messages of a file, or, from the first bad row on, its bad rows only."""
+def _checked(
+    check: FileCheck,
+    file: IO[bytes],
+    aside: _Aside | None,
+    on_bad_row: Callable[[BadRow], None],
+    on_progress: Progress,
+) -> ImportReport:
+    if aside is None:
+        return check.run(file, lambda _message: None, on_bad_row, on_progress)
 
-    def __init__(self, clock: Clock, who: str, file_name: str, sender: str) -> None:
+    def bad(row: BadRow) -> None:
+        aside.add_bad_row(row)
+        on_bad_row(row)
+
+    try:
+        return aside.end(check.run(file, aside.add_message, bad, on_progress))
+    except BaseException:
+        aside.forget()
+        raise
+
+
+def _told(report: ImportReport, number: int) -> ImportReport:
+    return replace(report, errors=report.errors[:number], duplicate_rows=report.duplicate_rows[:number])
+
+
+class _Aside:
+    """What a check keeps aside: all messages of a file, or, from the first bad row on, its bad rows only.
+
+    A file without any is ``afterwards`` CHECKED, or on its way into the table (STORING) at once.
+    """
+
+    def __init__(self, clock: Clock, who: str, file_name: str, sender: str, afterwards: ImportState) -> None:
         self.id = str(uuid7())
         self._clock = clock
         self._who = who
         self._file_name = file_name.replace("\x00", "")[:500].encode(errors="replace").decode()
         self._sender = sender
+        self._afterwards = afterwards
         self._begun = False
         self._refused = False
         self._part: list[Any] = []
@@ -290,7 +292,7 @@ class _Aside:
 
     def end(self, report: ImportReport) -> ImportReport:
         self._flush()
-        state = ImportState.REFUSED if report.error_count else ImportState.CHECKED
+        state = ImportState.REFUSED if report.error_count else self._afterwards
         importing.end_check(
             self.id,
             state,

@@ -113,7 +113,7 @@ def drop_parts(import_id: str) -> None:
 def end_check(
     import_id: str, state: ImportState, *, rows: int, expected: int, report: Any, now: datetime, lease_until: datetime
 ) -> None:
-    """Say what the check came to: CHECKED, or REFUSED."""
+    """Say what the check came to: CHECKED, STORING at once, or REFUSED."""
     ended = now if state is _S.REFUSED else None
     changed = _change(
         import_id,

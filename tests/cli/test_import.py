@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from datetime import timedelta
 
 import openpyxl
 import pytest
@@ -105,6 +106,63 @@ def test_rows_with_recipients_met_before_are_left_out_when_asked(hand_in):
     assert {name: json.loads(told.stdout)[name] for name in ("rows", "stored", "skipped")} == {
         "rows": 2, "stored": 1, "skipped": 1,
     }  # fmt: skip
+
+
+def test_an_import_has_an_id_is_listed_and_can_be_undone(hand_in, run, run_json, app):
+    told = json.loads(hand_in(HEADER + "a@x.nl;1;t\nb@x.nl;2;t\n", "--json").stdout)
+    assert (told["stored"], next(iter(told))) == (2, "import")
+    [listed] = run_json("import", "--list")["imports"]
+    assert (listed["id"], listed["state"], listed["fileName"], listed["who"]) == (
+        told["import"], "DONE", "list.csv", "command line",
+    )  # fmt: skip
+    shown = run("import", "--list").stdout
+    assert told["import"] in shown
+    assert "2 of 2" in shown
+    assert run_json("import", "--undo", told["import"]) == {"import": told["import"], "cancelled": 2}
+    assert {row.status for row in Message.select()} == {"CANCELLED"}
+    [line] = app.audit.lines()[:1]
+    assert (line.action, line.subject, line.after) == (
+        "import.undo", f"import:{told['import']}", {"state": "UNDONE", "cancelled": 2},
+    )  # fmt: skip
+    again = run("import", "--undo", told["import"])
+    assert (again.exit_code, "UNDONE: there is nothing to undo" in again.stderr) == (1, True)
+
+
+def test_an_import_of_which_a_message_was_sent_is_not_undone(hand_in, run, app):
+    told = json.loads(hand_in(HEADER + "a@x.nl;1;t\nb@x.nl;2;t\n", "--json").stdout)
+    Message.update(status="SENT").where(Message.subject == "1").execute()
+    refused = run("import", "--undo", told["import"])
+    assert (refused.exit_code, "of 2 messages 1 SENT" in refused.stderr) == (1, True)
+    assert sorted(row.status for row in Message.select()) == ["SCHEDULED", "SENT"]
+    assert app.audit.lines(subject=f"import:{told['import']}") == []
+
+
+def test_what_a_killed_import_left_behind_is_finished_by_init(hand_in, run, app, monkeypatch):
+    def die(*_):
+        raise SystemExit(137)
+
+    monkeypatch.setattr("rqmail.intake.draft.Intake.announce", die)
+    monkeypatch.setattr("rqmail.intake.importing._LEASE", timedelta())
+    monkeypatch.setattr("rqmail.intake.importing.PART_ROWS", 1)
+    hand_in(HEADER + "a@x.nl;1;t\nb@x.nl;2;t\n")
+    assert Message.select().count() == 1
+    monkeypatch.undo()
+    assert run("init").exit_code == 0
+    assert Message.select().count() == 2
+    assert app.imports.recent()[0].state == "DONE"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--list", "--undo", "x"), ("x.csv", "--list")])
+def test_a_file_a_list_or_an_undoing_one_of_them_is_asked_for(run, tmp_path, arguments):
+    (tmp_path / "x.csv").touch()
+    told = run("import", *arguments)
+    assert (told.exit_code, "--undo ID" in told.stderr) == (2, True)
+
+
+def test_duplicates_are_told_by_their_rows(hand_in):
+    told = hand_in(HEADER + "a@x.nl;1;t\nb@x.nl;2;t\nA@X.nl;3;t\n", "--dry-run", "--json")
+    assert json.loads(told.stdout)["duplicateRows"] == [{"row": 4, "address": "A@x.nl"}]
+    assert "  row 4: A@x.nl\n" in hand_in(HEADER + "a@x.nl;1;t\nb@x.nl;2;t\nA@X.nl;3;t\n").stderr
 
 
 def test_a_dry_run_tells_programs_everything_and_its_exit_code_says_whether_all_is_well(hand_in):

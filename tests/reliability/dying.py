@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import multiprocessing
 import os
 import signal
@@ -16,16 +17,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rqmail.clock import utc_now
+from rqmail.intake.importing import PART_ROWS
 
 _forkserver = multiprocessing.get_context("forkserver")
 _forkserver.set_forkserver_preload(["rqmail.processes.worker", "jobs.mail", "reliability.dying"])
+
+#: What an importer imports: more than two parts.
+IMPORTED_ROWS = 2 * PART_ROWS + 3
+IMPORTED = b"to,subject,text\n" + b"".join(b"a%d@x.nl,Hoi %d,dag\n" % (n, n) for n in range(IMPORTED_ROWS))
 
 
 @dataclass(frozen=True)
 class Moment:
     """Just before or just after ``where`` (``module:Class.method`` or ``module:function``) is called, by ``who``."""
 
-    who: Literal["dispatcher", "worker"]
+    who: Literal["dispatcher", "worker", "importer", "undoer"]
     when: Literal["before", "after"]
     where: str
 
@@ -61,7 +67,7 @@ def _struck(function: Callable[..., Any], when: str, number: signal.Signals) -> 
 
 
 def die_at(moment: Moment, environment: Mapping[str, str]) -> int | None:
-    """Run a dispatcher or a worker that stops dead at ``moment``; answer how the process ended."""
+    """Run a dispatcher, a worker or an import that stops dead at ``moment``; answer how the process ended."""
     process = _forkserver.Process(target=_live_until, args=(moment, signal.SIGKILL, dict(environment), None))
     process.start()
     process.join(timeout=60)
@@ -121,5 +127,10 @@ def _live_until(moment: Moment, number: signal.Signals, environment: dict[str, s
     app = bootstrap.application()
     if moment.who == "dispatcher":
         app.dispatcher.tick()
+    elif moment.who == "importer":
+        app.imports.by("importer").take(io.BytesIO(IMPORTED), "mailbox:news")
+    elif moment.who == "undoer":
+        [one] = app.imports.recent()
+        app.changes.by("undoer").undo_import(one.id)
     else:
         worker.run(app, burst=True)

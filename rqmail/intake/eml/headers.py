@@ -1,0 +1,148 @@
+"""Headers of a mail or of one of its parts: decoded whatever wrote them, and never a reason to fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.errors import HeaderParseError
+from email.header import decode_header
+from email.headerregistry import AddressHeader
+from email.message import Message
+from email.parser import HeaderParser
+from email.policy import compat32, default
+from email.utils import collapse_rfc2231_value, getaddresses
+
+from rqmail.text.decoding import decoded
+
+#: Character sets as some programs call them, and what Python calls them.
+_OTHER_NAMES = {
+    "ansi": "cp1252",
+    "ansi_x3.110-1983": "latin-1",
+    "cp-850": "cp850",
+    "iso-8859-6-i": "iso-8859-6",
+    "iso-8859-8-i": "iso-8859-8",
+    "ks_c_5601-1987": "cp949",
+    "unicode-1-1-utf-7": "utf-7",
+    "unknown-8bit": "utf-8",
+    "utf8mb4": "utf-8",
+    "windows-31j": "cp932",
+    "x-gbk": "gbk",
+    "x-mac-roman": "mac-roman",
+    "x-sjis": "cp932",
+    "x-unknown": "utf-8",
+}
+#: What is a subset of a larger set, and written with characters of the larger one all the same.
+_LARGER = {"us-ascii": "utf-8", "ascii": "utf-8", "iso-8859-1": "cp1252", "latin-1": "cp1252", "gb2312": "gb18030"}
+
+_FOLD = re.compile(r"[\r\n]+(?=[ \t])")
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address of a header, as it stands there; it has not been checked."""
+
+    address: str
+    name: str = ""
+
+
+class Headers:
+    """The headers of a mail or a part of one; ``lines`` are the bytes before the empty line."""
+
+    def __init__(self, lines: bytes) -> None:
+        text = decoded(lines.replace(b"\0", b""))
+        self._message: Message = HeaderParser(policy=compat32).parsestr(text, headersonly=True)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._message
+
+    def text(self, name: str) -> str:
+        """Answer the first header of this name on one line, empty when there is none."""
+        return next((value for known, value in self.items() if known.lower() == name.lower()), "")
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """List names and values in their order, each value decoded and on one line."""
+        for name, raw in self._message.raw_items():
+            yield name, in_one_line(_decoded_words(str(raw)))
+
+    def addresses(self, name: str) -> list[Address]:
+        """List the addresses of all headers of this name, in their order; groups are taken apart."""
+        found = []
+        for raw in (str(raw) for known, raw in self._message.raw_items() if known.lower() == name.lower()):
+            try:
+                header = default.header_factory(name, raw)
+                mailboxes = header.addresses if isinstance(header, AddressHeader) else ()
+                pairs = [(one.display_name, one.addr_spec) for one in mailboxes]
+            except (HeaderParseError, LookupError, ValueError, AttributeError, TypeError):
+                pairs = getaddresses([_decoded_words(raw)])
+            found += [Address(address, in_one_line(_decoded_words(name))) for name, address in pairs if address]
+        return found
+
+    @property
+    def content_type(self) -> str:
+        """The type of the part, in small letters; ``text/plain`` where none can be read."""
+        return self._message.get_content_type()
+
+    @property
+    def encoding(self) -> str:
+        """How the bytes of the part are written: ``base64``, ``quoted-printable``, or as they are."""
+        return self.text("content-transfer-encoding").strip().lower()
+
+    @property
+    def is_attachment(self) -> bool:
+        """Whether the part asks to be an attachment."""
+        return self.text("content-disposition").partition(";")[0].strip().lower() == "attachment"
+
+    @property
+    def content_id(self) -> str:
+        """What ``cid:`` in the HTML names the part by, without brackets."""
+        return self.text("content-id").strip().strip("<>").strip()
+
+    def parameter(self, name: str, header: str = "content-type") -> str:
+        """Answer a parameter of a header, such as the boundary or the character set; empty when there is none."""
+        try:
+            value = self._message.get_param(name, header=header)
+        except (HeaderParseError, LookupError, ValueError, AttributeError, TypeError):
+            return ""
+        return "" if value is None else in_one_line(_decoded_words(collapse_rfc2231_value(value)))
+
+    @property
+    def filename(self) -> str:
+        """The name the part gives its file; empty when it gives none."""
+        return self.parameter("filename", "content-disposition") or self.parameter("name")
+
+
+def in_one_line(text: str) -> str:
+    """Answer the text with every run of line breaks and control characters made one blank."""
+    return _UNSEEN.sub(" ", text).strip()
+
+
+def decoded_as(data: bytes, charset: str) -> str:
+    """Decode text in the character set its part names, or in what it looks like when that is wrong or unknown."""
+    wanted = charset.strip().strip("'\"").lower()
+    name = _OTHER_NAMES.get(wanted, wanted)
+    for candidate in dict.fromkeys((_LARGER.get(name, name), name)):
+        try:
+            return data.decode(candidate).removeprefix("\ufeff")
+        except (LookupError, ValueError):
+            continue
+    return decoded(data)
+
+
+def _decoded_words(text: str) -> str:
+    """Decode RFC 2047's encoded words wherever they stand, also where the standard does not allow them."""
+    text = _FOLD.sub("", text)
+    if "=?" not in text:
+        return text
+    try:
+        pieces = decode_header(text)
+    except (HeaderParseError, ValueError):
+        return text
+    words = []
+    for piece, charset in pieces:
+        if isinstance(piece, str):
+            words.append(piece)
+        else:
+            words.append(decoded_as(piece, charset) if charset else piece.decode("raw-unicode-escape"))
+    return "".join(words)

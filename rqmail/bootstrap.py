@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rqmail.administration.access import Access
     from rqmail.administration.audit import Audit
     from rqmail.administration.changes import Changes
+    from rqmail.administration.checks import Checks
     from rqmail.administration.mailboxes import Mailboxes
     from rqmail.administration.tenants import Tenants
     from rqmail.delivery.dispatch import Dispatcher
@@ -292,6 +293,16 @@ class Application:
             self.imports,
             self.clock,
         )
+
+    @_Part
+    def checks(self) -> Checks:
+        """What the providers say about the senders."""
+        from rqmail.administration.checks import Checks
+        from rqmail.mailers.checking import SenderChecker
+        from rqmail.mailers.factory import MailerFactory
+
+        factory = MailerFactory(self.settings, self.limiter, clock=self.clock)
+        return Checks(self.senders, lambda: SenderChecker(self.settings, factory, self.clock), self.clock)
 
     @_Part
     def overview(self) -> Overview:

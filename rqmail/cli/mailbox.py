@@ -10,8 +10,17 @@ import click
 from rqmail.administration.changes import COMMAND_LINE, Changes
 from rqmail.administration.mailboxes import MailboxView
 from rqmail.bootstrap import application
+from rqmail.cli.checking import check_senders
 from rqmail.cli.parameters import Duration, Limit, Until
-from rqmail.cli.printing import json_option, print_json, show_standing, warn_of_left_behind
+from rqmail.cli.printing import (
+    json_option,
+    no_check_option,
+    print_json,
+    show_standing,
+    warn_of_check,
+    warn_of_left_behind,
+)
+from rqmail.insight.jsonable import as_json
 from rqmail.ratelimit.limits import above_exchange
 from rqmail.terminal.tables import console, moment, plain, table
 
@@ -40,7 +49,8 @@ def list_(*, json_: bool) -> None:
     app = application()
     views = app.mailboxes.all()
     if json_:
-        print_json(views)
+        checks = app.checks.all()
+        print_json([as_json(view) | {"check": as_json(checks.get(f"mailbox:{view.key}"))} for view in views])
         return
     shown = table(
         "key",
@@ -70,15 +80,22 @@ def list_(*, json_: bool) -> None:
 @click.option("--per-minute", type=Limit(), default="default", help="sendMail calls a minute.")
 @click.option("--recipients-per-day", type=Limit(), default="default", help="Recipients in 24 hours.")
 @_pacing_option
+@no_check_option
 @json_option
 def add(
-    key: str, address: str, per_minute: int | str, recipients_per_day: int | str, pacing: str | None, *, json_: bool
+    key: str,
+    address: str,
+    per_minute: int | str,
+    recipients_per_day: int | str,
+    pacing: str | None,
+    *,
+    no_check: bool,
+    json_: bool,
 ) -> None:
     """Add a mailbox named KEY."""
     fields = _limits(per_minute=per_minute, recipients_per_day=recipients_per_day, pacing=pacing)
     view = application().changes.by(COMMAND_LINE).add_mailbox(key, address, **fields)
-    _done(view, f"Mailbox {key} was added.", json_=json_)
-    _warn_above_exchange(view)
+    _saved(view, f"Mailbox {key} was added.", is_another=True, ask=not no_check, json_=json_)
 
 
 @mailbox.command(
@@ -98,6 +115,7 @@ Examples:
     help="Until when the limits hold, to go back by themselves: 2026-12-24T18:00+01:00, tonight, or for-good.",
 )
 @_pacing_option
+@no_check_option
 @json_option
 def set_(
     key: str,
@@ -107,6 +125,7 @@ def set_(
     pacing: str | None,
     *,
     until: datetime | str | None,
+    no_check: bool,
     json_: bool,
 ) -> None:
     """Change a mailbox; what is left out stays. Every process obeys within a second or two."""
@@ -121,8 +140,7 @@ def set_(
         )
     view = _changes().set_mailbox(key, **changes)
     held = f" Its limits go back {moment(view.limits_until, application().clock())}." if view.limits_until else ""
-    _done(view, f"Mailbox {key} was changed.{held}", json_=json_)
-    _warn_above_exchange(view)
+    _saved(view, f"Mailbox {key} was changed.{held}", is_another=address is not None, ask=not no_check, json_=json_)
     warn_of_left_behind(_changes().left_behind(f"mailbox:{key}"))
 
 
@@ -165,6 +183,7 @@ def reset(key: str, *, json_: bool) -> None:
 def delete(key: str, *, json_: bool) -> None:
     """Remove a mailbox; refused while mail of it waits."""
     _changes().delete_mailbox(key)
+    application().checks.forget(f"mailbox:{key}")
     _done({"key": key}, f"Mailbox {key} was removed.", json_=json_)
 
 
@@ -174,6 +193,18 @@ def delete(key: str, *, json_: bool) -> None:
 def explain(key: str, *, json_: bool) -> None:
     """Say why mail of a mailbox goes out or does not, and what is left of its budget."""
     show_standing(application().overview.mailbox(key), json_=json_)
+
+
+@mailbox.command(epilog="Example: rqmail mailbox check --all")
+@click.argument("key", required=False)
+@click.option("--all", "all_", is_flag=True, help="Check every mailbox.")
+@json_option
+def check(key: str | None, *, all_: bool, json_: bool) -> None:
+    """Ask Microsoft whether a mailbox exists and what we may do with it; no mail is sent.
+
+    Exits with 1 when one cannot send.
+    """
+    check_senders("mailbox", key, [view.key for view in application().mailboxes.all()] if all_ else None, json_=json_)
 
 
 def _changes() -> Changes:
@@ -191,6 +222,16 @@ def _warn_above_exchange(view: MailboxView) -> None:
 
 def _limit(own: int | None, default: int) -> str:
     return f"{default:,} (default)" if own is None else f"{own:,}"
+
+
+def _saved(view: MailboxView, text: str, *, is_another: bool, ask: bool, json_: bool) -> None:
+    """Tell what was saved and, where it ``is_another`` mailbox by now, what Microsoft says about it."""
+    checks, sender = application().checks, f"mailbox:{view.key}"
+    found = checks.check_saved(sender, ask=ask) if is_another else checks.last(sender)
+    _done(as_json(view) | {"check": as_json(found)}, text, json_=json_)
+    _warn_above_exchange(view)
+    if is_another:
+        warn_of_check(found)
 
 
 def _done(view: object, text: str, *, json_: bool) -> None:

@@ -11,10 +11,11 @@ import click
 from rqmail.clock import utc_now
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.standing import SenderStatus
-from rqmail.terminal.tables import console, moment
+from rqmail.terminal.tables import console, moment, plain
 
 if TYPE_CHECKING:  # what changes things brings the mailers with it, which most commands never need
     from rqmail.administration.changes import LeftBehind
+    from rqmail.administration.checks import CheckView
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -24,9 +25,31 @@ def json_option(function: _F) -> _F:
     return click.option("--json", "json_", is_flag=True, help="Print JSON for programs.")(function)
 
 
+def no_check_option(function: _F) -> _F:
+    """Add ``--no-check`` to a command that saves a sender."""
+    return click.option("--no-check", is_flag=True, help="Do not ask the provider whether it would send.")(function)
+
+
 def print_json(value: object, *, one_line: bool = False) -> None:
     """Print a value of the read side as JSON."""
     click.echo(json.dumps(as_json(value), ensure_ascii=False, indent=None if one_line else 2))
+
+
+def show_check(check: CheckView) -> None:
+    """Print what the provider said about a sender."""
+    out = console()
+    answers = (("exists", check.exists), ("may send", check.may_send), ("may read", check.may_read))
+    words = {True: "yes", False: "no", None: "not known"}
+    told = (*answers, ("may write drafts", check.may_write))
+    out.print(plain(", ".join(f"{name}: {words[answer]}" for name, answer in told)))
+    if check.problem:
+        out.print(plain(f"{check.level}: {check.problem}"))
+
+
+def warn_of_check(check: CheckView | None) -> None:
+    """Tell a person, on stderr, what the provider has against what was just saved."""
+    if check is not None and check.problem and check.outcome != "not-known":
+        click.echo(f"Saved, but the check says: {check.problem}", err=True)
 
 
 def warn_of_left_behind(left: LeftBehind) -> None:

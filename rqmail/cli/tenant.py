@@ -8,9 +8,19 @@ from typing import Any
 import click
 
 from rqmail.administration.changes import COMMAND_LINE
+from rqmail.administration.tenants import TenantView
 from rqmail.bootstrap import application
+from rqmail.cli.checking import check_senders
 from rqmail.cli.parameters import Duration, secret_from
-from rqmail.cli.printing import json_option, print_json, show_standing, warn_of_left_behind
+from rqmail.cli.printing import (
+    json_option,
+    no_check_option,
+    print_json,
+    show_standing,
+    warn_of_check,
+    warn_of_left_behind,
+)
+from rqmail.insight.jsonable import as_json
 from rqmail.terminal.tables import console, plain, table
 
 _SECRET_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -45,7 +55,8 @@ def list_(*, json_: bool) -> None:
     """List the tenants; secrets only as set or not."""
     views = application().tenants.all()
     if json_:
-        print_json(views)
+        checks = application().checks.all()
+        print_json([as_json(view) | {"check": as_json(checks.get(f"tenant:{view.key}"))} for view in views])
         return
     shown = table(
         "key", "provider", "address", "app", "secret", folds=("address", "app"), drops=("secret", "app", "address")
@@ -66,14 +77,12 @@ Examples:
 @click.argument("key")
 @click.option("--provider", type=_PROVIDERS, default="default", show_default=True, help="Through whom its mail leaves.")
 @_field_options
+@no_check_option
 @json_option
-def add(key: str, provider: str, *, json_: bool, **fields: str | None) -> None:
+def add(key: str, provider: str, *, no_check: bool, json_: bool, **fields: str | None) -> None:
     """Add a tenant named KEY."""
     view = application().changes.by(COMMAND_LINE).add_tenant(key, provider, **_given(fields))
-    if json_:
-        print_json(view)
-    else:
-        click.echo(f"Tenant {key} was added.")
+    _saved(view, f"Tenant {key} was added.", ask=not no_check, json_=json_)
 
 
 @tenant.command("set", epilog="Example: rqmail tenant set acme --address nieuws@acme.nl --clear graph-tenant-id")
@@ -81,8 +90,11 @@ def add(key: str, provider: str, *, json_: bool, **fields: str | None) -> None:
 @click.option("--provider", type=_PROVIDERS, help="Through whom its mail leaves.")
 @_field_options
 @click.option("--clear", multiple=True, type=_CLEARABLE, help="Empty this field; may be repeated.")
+@no_check_option
 @json_option
-def set_(key: str, provider: str | None, clear: tuple[str, ...], *, json_: bool, **fields: str | None) -> None:
+def set_(
+    key: str, provider: str | None, clear: tuple[str, ...], *, no_check: bool, json_: bool, **fields: str | None
+) -> None:
     """Change a tenant; what is left out stays."""
     changes = _given(fields | {"provider": provider})
     for name in clear:
@@ -90,10 +102,7 @@ def set_(key: str, provider: str | None, clear: tuple[str, ...], *, json_: bool,
     if not changes:
         raise click.UsageError("Nothing to change.")
     view = application().changes.by(COMMAND_LINE).set_tenant(key, **changes)
-    if json_:
-        print_json(view)
-    else:
-        click.echo(f"Tenant {key} was changed.")
+    _saved(view, f"Tenant {key} was changed.", ask=not no_check, json_=json_)
     warn_of_left_behind(application().changes.left_behind(f"tenant:{key}"))
 
 
@@ -103,6 +112,7 @@ def set_(key: str, provider: str | None, clear: tuple[str, ...], *, json_: bool,
 def delete(key: str, *, json_: bool) -> None:
     """Remove a tenant; refused while mail of it waits."""
     application().changes.by(COMMAND_LINE).delete_tenant(key)
+    application().checks.forget(f"tenant:{key}")
     if json_:
         print_json({"key": key})
     else:
@@ -141,6 +151,25 @@ def resume(key: str, *, json_: bool) -> None:
 def explain(key: str, *, json_: bool) -> None:
     """Say why mail of a tenant goes out or does not, and what is left of its budget where it has one."""
     show_standing(application().overview.tenant(key), json_=json_)
+
+
+@tenant.command(epilog="Example: rqmail tenant check acme")
+@click.argument("key", required=False)
+@click.option("--all", "all_", is_flag=True, help="Check every tenant.")
+@json_option
+def check(key: str | None, *, all_: bool, json_: bool) -> None:
+    """Ask a tenant's provider whether it would send; no mail is sent. Exits with 1 when it cannot."""
+    check_senders("tenant", key, [view.key for view in application().tenants.all()] if all_ else None, json_=json_)
+
+
+def _saved(view: TenantView, text: str, *, ask: bool, json_: bool) -> None:
+    """Tell what was saved; with ``ask``, what the provider says about it too."""
+    found = application().checks.check_saved(f"tenant:{view.key}", ask=ask)
+    if json_:
+        print_json(as_json(view) | {"check": as_json(found)})
+    else:
+        click.echo(text)
+    warn_of_check(found)
 
 
 def _given(fields: dict[str, str | None]) -> dict[str, str | None]:

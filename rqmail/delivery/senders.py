@@ -9,7 +9,8 @@ from datetime import datetime
 
 from rqmail.clock import monotonic
 from rqmail.errors import NotFoundError
-from rqmail.mailers.base import Mailer
+from rqmail.mailers.base import Checked, Mailer
+from rqmail.mailers.checking import SenderChecker
 from rqmail.mailers.factory import MailerFactory
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.models.base import pooled_connection
@@ -124,6 +125,16 @@ class Senders:
                 return self._factory.get_mailer(self._tenant_config(tenant))
             case None:
                 return self._factory.get_mailer()
+
+    def check(self, sender: Sender, checker: SenderChecker) -> Checked:
+        """Ask the sender's provider whether it would send, without a mail."""
+        match sender.row:
+            case SystemMailbox() as mailbox:
+                return checker.mailbox(mailbox)
+            case TenantMailSetting() as tenant:
+                return checker.tenant(self._tenant_config(tenant))
+            case None:
+                raise ValueError("the default sender is neither a mailbox nor a tenant")
 
     def can_look(self, route: Route) -> bool:
         """Say whether what went through ``route`` can be looked up: the access it went with is still there."""

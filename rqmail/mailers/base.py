@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import idna
 
@@ -84,6 +84,22 @@ class Receipt:
     request_id: str | None = None
     client_request_id: str | None = None
     provider_message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a provider says about a sender without a mail being sent; ``None`` is what could not be told.
+
+    ``outcome`` says how far the question came: ``not-known`` is an answer that tells nothing, ``away`` none at all, and
+    ``unconfigured`` a setting that is missing on our side.
+    """
+
+    exists: bool | None = None
+    may_send: bool | None = None
+    may_read: bool | None = None
+    may_write: bool | None = None
+    problem: str | None = None
+    outcome: Literal["answered", "not-known", "away", "unconfigured"] = "answered"
 
 
 class Mailer(Protocol):

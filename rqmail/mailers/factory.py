@@ -95,6 +95,10 @@ class MailerFactory:
         fingerprint = _hash(mailbox.address, mailbox.rate_limit_per_minute, mailbox.rate_limit_recipients_per_day)
         return self._mailers.get(f"mailbox {mailbox.key}", fingerprint, lambda: self._build_system_graph(mailbox))
 
+    def app_of(self, config: TenantMailConfig | None = None) -> EntraApp | UnconfiguredMailer:
+        """Answer the app a tenant sends with through Graph, or system mailboxes do; else what is missing for it."""
+        return self._own_app() if config is None else self._app_of(read_tenant(config))
+
     def get_graph_mailbox(self, config: TenantMailConfig) -> GraphMailbox | None:
         """Answer the read side of the mailbox that ``config`` describes; ``None`` where it cannot be reached so."""
         tenant = read_tenant(config)

@@ -20,7 +20,7 @@ from rqmail.errors import (
     MailThrottledError,
     MailTransientError,
 )
-from rqmail.mailers.base import Address, Mail, Receipt, wire_address
+from rqmail.mailers.base import Address, Checked, Mail, Receipt, wire_address
 from rqmail.mailers.http.failures import error_for_exception
 from rqmail.mailers.http.provider_text import one_line
 from rqmail.mailers.http.retry_after import believable, parse_retry_after
@@ -60,6 +60,28 @@ class SendGridMailer:
         if answer.status != 202:
             raise error_for_answer(answer, self._clock())
         return Receipt(status=202, provider_message_id=answer.headers.get("X-Message-Id"))
+
+
+def check_api_key(transport: Transport, base_url: str, api_key: str) -> Checked:
+    """Ask SendGrid which scopes the key has; no mail is sent for it."""
+    headers = {"Authorization": f"Bearer {api_key}", "Accept": "application/json"}
+    try:
+        answer = transport.request("GET", f"{base_url}/v3/scopes", headers)
+    except (RequestException, HTTPError, OSError) as error:
+        problem = f"SendGrid cannot be reached ({type(error).__name__}); check the network or proxy"
+        return Checked(problem=problem, outcome="away")
+    if answer.status == 401:
+        return Checked(may_send=False, problem="SendGrid refuses the API key")
+    try:
+        scopes = json.loads(answer.body)["scopes"] if answer.status == 200 else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        scopes = None
+    if not isinstance(scopes, list):
+        text = f"SendGrid answered {answer.status}, which says nothing about the API key"
+        return Checked(problem=text, outcome="not-known")
+    if "mail.send" not in scopes:
+        return Checked(may_send=False, problem="the SendGrid API key lacks the permission Mail Send")
+    return Checked(may_send=True)
 
 
 def error_for_answer(answer: Answer, now: datetime) -> MailError:

@@ -54,3 +54,18 @@ class TenantMailSetting(BaseModel):
     pause_reason = peewee.TextField(null=True)
     created_on = UtcDateTimeField()
     changed_on = UtcDateTimeField()
+
+
+class SenderCheck(BaseModel):
+    """What the provider said about a sender when it was last asked; empty where that could not be told."""
+
+    #: ``mailbox:KEY`` or ``tenant:KEY``.
+    sender = peewee.CharField(max_length=80, primary_key=True)
+    checked_on = UtcDateTimeField()
+    exists_there: Any = peewee.BooleanField(null=True)
+    may_send: Any = peewee.BooleanField(null=True)
+    may_read: Any = peewee.BooleanField(null=True)
+    may_write: Any = peewee.BooleanField(null=True)
+    problem = peewee.TextField(null=True)
+    #: ``answered``, ``not-known``, ``away`` or ``unconfigured``.
+    outcome: Any = peewee.CharField(max_length=12)

@@ -11,6 +11,8 @@ from rqmail import bootstrap
 from rqmail.cli import cli
 from rqmail.models.base import db
 from rqmail.queues import WORKER_QUEUES, MailJob
+from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID
+from rqmail.sandbox.server import Sandbox
 
 
 @pytest.fixture
@@ -67,3 +69,20 @@ def at_work(app, redis_client):
     Worker(
         list(WORKER_QUEUES), name="w1", connection=redis_client, job_class=MailJob, serializer=JSONSerializer
     ).register_birth()
+
+
+@pytest.fixture
+def graph_of_the_sandbox(environment, app, monkeypatch):
+    """Settings whose Microsoft Graph is a sandbox, read by every command of the test."""
+    with Sandbox() as sandbox:
+        for name, value in {
+            "GRAPH_BASE_URL": sandbox.base_url,
+            "GRAPH_AUTHORITY": sandbox.authority,
+            "CA_BUNDLE": sandbox.ca_file,
+            "GRAPH_TENANT_ID": SANDBOX_TENANT_ID,
+            "GRAPH_CLIENT_ID": SANDBOX_CLIENT_ID,
+            "GRAPH_CLIENT_SECRET": SANDBOX_CLIENT_SECRET,
+        }.items():
+            monkeypatch.setenv(f"RQMAIL_{name}", str(value))
+        bootstrap.set_mail_rate_limiter_for_tests(None)
+        yield bootstrap.application()

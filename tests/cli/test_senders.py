@@ -127,3 +127,35 @@ def test_the_ids_of_an_app_are_guids_or_refused_by_name(run):
         refused = run(*arguments, option, "no guid")
         assert refused.exit_code in (1, 2)
         assert field in refused.stderr
+
+
+def test_a_mailbox_is_checked_when_it_is_saved_and_when_asked(run, run_json, graph_of_the_sandbox):
+    added = run_json("mailbox", "add", "news", "--address", "news@x.nl")
+    assert (added["check"]["exists"], added["check"]["maySend"], added["check"]["mayRead"]) == (True, True, True)
+    assert run_json("mailbox", "set", "news", "--per-minute", "5")["check"] == added["check"]
+    assert run_json("mailbox", "list")[0]["check"] == added["check"]
+    checked = run_json("mailbox", "check", "news")
+    assert (checked["key"], checked["level"], checked["mayWrite"]) == ("news", "ok", True)
+    assert checked["checkedOn"] >= added["check"]["checkedOn"]
+    assert run_json("mailbox", "set", "news", "--address", "other@x.nl", "--no-check")["check"] is None
+    assert [one["key"] for one in run_json("mailbox", "check", "--all")] == ["news"]
+    assert "may write drafts: yes" in " ".join(run("mailbox", "check", "news").stdout.split())
+    assert run("mailbox", "check").exit_code == 2
+    assert run("mailbox", "check", "none").exit_code == 1
+    assert run("mailbox", "delete", "news").exit_code == 0
+
+
+def test_a_tenant_with_a_wrong_secret_is_saved_and_told_so(run, run_json, graph_of_the_sandbox, tmp_path):
+    (tmp_path / "secret").write_text("wrong")
+    saved = run(
+        "tenant", "add", "acme", "--provider", "microsoft-graph", "--address", "post@acme.nl",
+        "--graph-client-id", "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902", "--graph-client-secret-file", tmp_path / "secret",
+    )  # fmt: skip
+    assert saved.exit_code == 0
+    assert "graphClientSecret of tenant acme" in saved.stderr
+    assert run("tenant", "check", "acme").exit_code == 1
+    assert run_json("tenant", "list")[0]["check"]["maySend"] is False
+
+
+def test_nothing_is_asked_where_no_app_is_configured(run_json):
+    assert run_json("mailbox", "add", "news", "--address", "news@x.nl")["check"] is None

@@ -13,7 +13,7 @@ from rqmail.insight.jsonable import as_json
 from rqmail.ratelimit.limits import above_exchange
 from rqmail.ratelimit.pacing import Pacing
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Changes, Done, LeftBehindOf, Limit, Line, Moment, Pause
+from rqmail.web.api.schema import ApiModel, Changes, CheckOf, Done, LeftBehindOf, Limit, Line, Moment, Pause
 from rqmail.web.api.standing import SenderNow
 from rqmail.web.context import application, changes
 
@@ -37,6 +37,8 @@ class Mailbox(ApiModel):
     pause_reason: str | None
     created_on: datetime
     changed_on: datetime
+    #: What Microsoft said about it when it was last asked; left out by operations that do not ask.
+    check: CheckOf | None = None
 
 
 class AddedMailbox(Mailbox):
@@ -84,7 +86,13 @@ class MailboxChanges(Changes):
 @operation(Scope.READ, _TAG, Mailboxes)
 def list_mailboxes() -> Any:
     """List all system mailboxes."""
-    return {"mailboxes": as_json(application().mailboxes.all())}
+    checks = application().checks.all()
+    return {
+        "mailboxes": [
+            as_json(view) | {"check": as_json(checks.get(f"mailbox:{view.key}"))}
+            for view in application().mailboxes.all()
+        ]
+    }
 
 
 @blueprint.post("")
@@ -98,14 +106,15 @@ def add_mailbox(json: NewMailbox) -> Any:
         rate_limit_recipients_per_day=json.rate_limit_recipients_per_day,
         pacing=json.pacing,
     )
-    return _with_warnings(added), 201
+    return _with_warnings(added) | {"check": as_json(application().checks.check_saved(f"mailbox:{added.key}"))}, 201
 
 
 @blueprint.get("/<key>")
 @operation(Scope.READ, _TAG, Mailbox, 404)
 def show_mailbox(key: str) -> Any:
     """Show one system mailbox."""
-    return as_json(application().mailboxes.get(key))
+    view = application().mailboxes.get(key)
+    return as_json(view) | {"check": as_json(application().checks.last(f"mailbox:{key}"))}
 
 
 @blueprint.put("/<key>")
@@ -117,7 +126,10 @@ def set_mailbox(key: str, json: MailboxChanges) -> Any:
     number is refused; one above what Exchange Online allows is taken, with a warning.
     """
     changed = changes().set_mailbox(key, **json.given())
-    return _with_warnings(changed) | {"leftBehind": as_json(changes().left_behind(f"mailbox:{key}"))}
+    checks, sender = application().checks, f"mailbox:{key}"
+    check = checks.check_saved(sender) if "address" in json.given() else checks.last(sender)
+    left = changes().left_behind(sender)
+    return _with_warnings(changed) | {"leftBehind": as_json(left), "check": as_json(check)}
 
 
 @blueprint.delete("/<key>")
@@ -125,6 +137,7 @@ def set_mailbox(key: str, json: MailboxChanges) -> Any:
 def delete_mailbox(key: str) -> Any:
     """Remove a system mailbox; refused while mail of it waits or needs a decision."""
     changes().delete_mailbox(key)
+    application().checks.forget(f"mailbox:{key}")
     return {"done": True}
 
 
@@ -133,6 +146,14 @@ def delete_mailbox(key: str) -> Any:
 def show_budget(key: str) -> Any:
     """Show what a mailbox has used and may still send, what waits, and when it will be done."""
     return as_json(application().overview.mailbox(key))
+
+
+@blueprint.post("/<key>/check")
+@operation(Scope.ADMIN, _TAG, CheckOf, 404)
+def check_mailbox(key: str) -> Any:
+    """Ask Microsoft whether a mailbox exists and what we may do with it; no mail is sent."""
+    application().mailboxes.get(key)
+    return as_json(application().checks.check(f"mailbox:{key}"))
 
 
 @blueprint.post("/<key>/pause")

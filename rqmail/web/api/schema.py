@@ -52,6 +52,18 @@ class ApiModel(BaseModel):
     )
 
 
+class CheckOf(ApiModel):
+    """What the provider said about a sender, and when; null is what could not be told."""
+
+    checked_on: datetime
+    outcome: Literal["answered", "not-known", "away", "unconfigured"]
+    exists: bool | None
+    may_send: bool | None
+    may_read: bool | None
+    may_write: bool | None
+    problem: str | None
+
+
 def _keep(schema: dict[str, Any]) -> None:
     """Say nothing of defaults: what is left out is kept as it is."""
     for field in schema["properties"].values():

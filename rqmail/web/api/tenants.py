@@ -11,7 +11,7 @@ from pydantic import Field
 from rqmail.administration.access import Scope
 from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Changes, Done, LeftBehindOf, Line, Pause
+from rqmail.web.api.schema import ApiModel, Changes, CheckOf, Done, LeftBehindOf, Line, Pause
 from rqmail.web.api.standing import SenderNow
 from rqmail.web.context import application, changes
 
@@ -38,6 +38,8 @@ class Tenant(ApiModel):
     pause_reason: str | None
     created_on: datetime
     changed_on: datetime
+    #: What its provider said about it when it was last asked; left out by operations that do not ask.
+    check: CheckOf | None = None
 
 
 class ChangedTenant(Tenant):
@@ -74,21 +76,28 @@ class NewTenant(TenantChanges):
 @operation(Scope.READ, _TAG, Tenants)
 def list_tenants() -> Any:
     """List all tenants' mail settings."""
-    return {"tenants": as_json(application().tenants.all())}
+    checks = application().checks.all()
+    return {
+        "tenants": [
+            as_json(view) | {"check": as_json(checks.get(f"tenant:{view.key}"))} for view in application().tenants.all()
+        ]
+    }
 
 
 @blueprint.post("")
 @operation(Scope.ADMIN, _TAG, Tenant, 409, status=201)
 def add_tenant(json: NewTenant) -> Any:
     """Add a tenant's mail setting."""
-    return as_json(changes().add_tenant(**{"provider": json.provider} | json.given())), 201
+    added = changes().add_tenant(**{"provider": json.provider} | json.given())
+    return as_json(added) | {"check": as_json(application().checks.check_saved(f"tenant:{added.key}"))}, 201
 
 
 @blueprint.get("/<key>")
 @operation(Scope.READ, _TAG, Tenant, 404)
 def show_tenant(key: str) -> Any:
     """Show one tenant's mail setting."""
-    return as_json(application().tenants.get(key))
+    view = application().tenants.get(key)
+    return as_json(view) | {"check": as_json(application().checks.last(f"tenant:{key}"))}
 
 
 @blueprint.put("/<key>")
@@ -96,7 +105,8 @@ def show_tenant(key: str) -> Any:
 def set_tenant(key: str, json: TenantChanges) -> Any:
     """Change a tenant's mail setting; a field that is left out keeps its value."""
     changed = changes().set_tenant(key, **json.given())
-    return as_json(changed) | {"leftBehind": as_json(changes().left_behind(f"tenant:{key}"))}
+    left, check = changes().left_behind(f"tenant:{key}"), application().checks.check_saved(f"tenant:{key}")
+    return as_json(changed) | {"leftBehind": as_json(left), "check": as_json(check)}
 
 
 @blueprint.delete("/<key>")
@@ -104,6 +114,7 @@ def set_tenant(key: str, json: TenantChanges) -> Any:
 def delete_tenant(key: str) -> Any:
     """Remove a tenant's mail setting; refused while mail of it waits or needs a decision."""
     changes().delete_tenant(key)
+    application().checks.forget(f"tenant:{key}")
     return {"done": True}
 
 
@@ -112,6 +123,14 @@ def delete_tenant(key: str) -> Any:
 def show_tenant_budget(key: str) -> Any:
     """Show how a tenant's mail stands, and its budget where it sends through Microsoft Graph."""
     return as_json(application().overview.tenant(key))
+
+
+@blueprint.post("/<key>/check")
+@operation(Scope.ADMIN, _TAG, CheckOf, 404)
+def check_tenant(key: str) -> Any:
+    """Ask a tenant's provider whether it would send; no mail is sent."""
+    application().tenants.get(key)
+    return as_json(application().checks.check(f"tenant:{key}"))
 
 
 @blueprint.post("/<key>/pause")

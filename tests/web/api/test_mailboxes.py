@@ -194,3 +194,14 @@ def test_a_limit_above_what_exchange_allows_is_taken_with_a_warning(client: Flas
     assert client.put(NEWS, json={"rateLimitPerMinute": 30, "rateLimitRecipientsPerDay": 10_000}).json["warnings"] == []
     new = {"key": "more", "address": "more@example.org", "rateLimitRecipientsPerDay": 10_001}
     assert "10,000 recipients a day" in client.post("/admin/system-mailboxes", json=new).json["warnings"][0]
+
+
+def test_a_mailbox_is_checked_when_asked_and_its_last_check_is_shown(client: FlaskClient) -> None:
+    assert client.get(NEWS).json["check"] is None
+    checked = client.post(f"{NEWS}/check").json
+    assert (checked["outcome"], checked["maySend"]) == ("unconfigured", False)
+    assert "RQMAIL_GRAPH_TENANT_ID" in checked["problem"]
+    assert client.get(NEWS).json["check"] == checked
+    assert client.get("/admin/system-mailboxes").json["mailboxes"][0]["check"] == checked
+    assert client.post("/admin/system-mailboxes/none/check").status_code == 404
+    assert client.put(NEWS, json={"address": "other@example.org"}).json["check"] is None

@@ -1,0 +1,104 @@
+"""What the providers say about the senders: asked when one is saved or when somebody wants to know, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Literal
+
+from rqmail.clock import Clock
+from rqmail.delivery.senders import Senders
+from rqmail.mailers.base import Checked
+from rqmail.mailers.checking import SenderChecker
+from rqmail.models.base import pooled_connection, transaction
+from rqmail.models.mailbox import SenderCheck
+
+_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CheckView:
+    """What the provider said about a sender, and when; ``None`` is what could not be told."""
+
+    checked_on: datetime
+    outcome: Literal["answered", "not-known", "away", "unconfigured"]
+    exists: bool | None
+    may_send: bool | None
+    may_read: bool | None
+    may_write: bool | None
+    problem: str | None
+
+    @property
+    def level(self) -> Literal["ok", "warning", "error"]:
+        """How bad it is: an error is a sender that cannot send."""
+        if self.exists is False or self.may_send is False:
+            return "error"
+        return "ok" if self.outcome == "answered" and self.may_read is not False else "warning"
+
+
+class Checks:
+    """Asks the provider of a sender (``mailbox:KEY``, ``tenant:KEY``) whether it would send, and keeps the answer."""
+
+    def __init__(self, senders: Senders, make_checker: Callable[[], SenderChecker], clock: Clock) -> None:
+        self._senders = senders
+        self._make_checker = make_checker
+        self._clock = clock
+
+    def check(self, sender: str) -> CheckView:
+        """Ask now; takes some seconds at most, and is never an error: what went wrong is in the answer."""
+        return self.check_all([sender])[sender]
+
+    def check_all(self, senders: Iterable[str]) -> dict[str, CheckView]:
+        """Ask about each of these senders, a few at a time."""
+        checker = self._make_checker()
+        found = [self._senders.find(name) for name in senders]
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            answers = list(threads.map(lambda sender: self._senders.check(sender, checker), found))
+        return {sender.name: self._keep(sender.name, answer) for sender, answer in zip(found, answers, strict=True)}
+
+    def check_saved(self, sender: str, *, ask: bool = True) -> CheckView | None:
+        """Ask about what was just saved; ``None``, and nothing kept, where settings for its provider are missing.
+
+        With ``ask`` false what was known is forgotten: it was said about what the sender was before.
+        """
+        if not ask:
+            self.forget(sender)
+            return None
+        answer = self._senders.check(self._senders.find(sender), self._make_checker())
+        if answer.outcome == "unconfigured":
+            self.forget(sender)
+            return None
+        return self._keep(sender, answer)
+
+    def last(self, sender: str) -> CheckView | None:
+        """Answer what was said when the sender was last checked; ``None`` if it never was."""
+        with pooled_connection():
+            row = SenderCheck.get_or_none(SenderCheck.sender == sender)
+        return None if row is None else _view(row)
+
+    def all(self) -> dict[str, CheckView]:
+        """Answer the last check of every sender that was ever checked."""
+        with pooled_connection():
+            return {row.sender: _view(row) for row in SenderCheck.select()}
+
+    def forget(self, sender: str) -> None:
+        """Forget what was said about a sender that has gone or is another one by now."""
+        with transaction():
+            SenderCheck.delete().where(SenderCheck.sender == sender).execute()
+
+    def _keep(self, sender: str, answer: Checked) -> CheckView:
+        fields = asdict(answer)
+        fields["exists_there"] = fields.pop("exists")
+        row = {"sender": sender, "checked_on": self._clock(), **fields}
+        with transaction():
+            kept = [SenderCheck._meta.fields[name] for name in row if name != "sender"]
+            SenderCheck.insert(**row).on_conflict(conflict_target=[SenderCheck.sender], preserve=kept).execute()
+        return _view(SenderCheck(**row))
+
+
+def _view(row: SenderCheck) -> CheckView:
+    return CheckView(
+        row.checked_on, row.outcome, row.exists_there, row.may_send, row.may_read, row.may_write, row.problem
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 import secrets
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from rqmail.clock import Clock
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.models.access import ApiToken, EndedSession
 from rqmail.models.base import pooled_connection, transaction
+from rqmail.models.mailbox import SystemMailbox
 
 #: The name under which the token from the settings acts; no named token may take it.
 ADMIN = "admin"
@@ -38,15 +40,26 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever a token belongs to; ``mark`` recognises the same token again without being one."""
+    """Whoever a token belongs to; ``mark`` recognises the same token again without being one.
+
+    ``mailboxes`` are the keys of the only ones it may hand in mail for, ``None`` for every sender.
+    """
 
     name: str
     scopes: frozenset[Scope]
     mark: str
+    mailboxes: frozenset[str] | None = None
 
     def may(self, scope: Scope) -> bool:
         """Say whether this one is authorised for ``scope``."""
         return scope in self.scopes or Scope.ADMIN in self.scopes
+
+    def may_send_from(self, sender: str) -> bool:
+        """Say whether this one may hand in mail of a sender: ``mailbox:KEY``, ``tenant:KEY`` or ``default``."""
+        if self.mailboxes is None:
+            return True
+        kind, _, key = sender.partition(":")
+        return kind == "mailbox" and key in self.mailboxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,7 @@ class TokenView:
     expires_on: datetime | None
     last_used_on: datetime | None
     revoked_on: datetime | None
+    mailboxes: tuple[str, ...] | None = None
 
 
 class Access:
@@ -126,9 +140,18 @@ class Access:
     # --- named tokens --------------------------------------------------------------------------------------------
 
     def create(
-        self, name: str, scopes: Iterable[str], *, by: str, expires_on: datetime | None = None
+        self,
+        name: str,
+        scopes: Iterable[str],
+        *,
+        by: str,
+        expires_on: datetime | None = None,
+        mailboxes: Iterable[str] = (),
     ) -> tuple[TokenView, str]:
-        """Issue a named token and answer it with what is kept of it; it cannot be shown again."""
+        """Issue a named token and answer it with what is kept of it; it cannot be shown again.
+
+        With ``mailboxes``, keys of some that exist, it hands in mail for these alone.
+        """
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name == ADMIN:
             raise InvalidInputError(
                 "name", name, f"1 to 64 letters, digits, dots, hyphens and underscores, other than {ADMIN!r}"
@@ -136,11 +159,14 @@ class Access:
         now = self._clock()
         if expires_on is not None and expires_on <= now:
             raise InvalidInputError("expiresOn", expires_on.isoformat(), "a moment in the future")
+        allowed = _scopes(scopes)
+        bound = _mailboxes(mailboxes, allowed)
         token = _PREFIX + secrets.token_urlsafe(32)
         row = {
             "name": name,
             "digest": _digest(token),
-            "scopes": " ".join(_scopes(scopes)),
+            "scopes": " ".join(allowed),
+            "mailboxes": None if bound is None else json.dumps(bound),
             "created_on": now,
             "created_by": by,
             "expires_on": expires_on,
@@ -198,7 +224,31 @@ def _mark(digest: str) -> str:
 
 
 def _principal(row: ApiToken) -> Principal:
-    return Principal(row.name, frozenset(Scope(scope) for scope in row.scopes.split()), _mark(row.digest))
+    bound = _bound(row)
+    return Principal(
+        row.name,
+        frozenset(Scope(scope) for scope in row.scopes.split()),
+        _mark(row.digest),
+        None if bound is None else frozenset(bound),
+    )
+
+
+def _bound(row: ApiToken) -> tuple[str, ...] | None:
+    return None if row.mailboxes is None else tuple(json.loads(row.mailboxes))
+
+
+def _mailboxes(keys: Iterable[str], scopes: list[str]) -> list[str] | None:
+    wanted = sorted(set(keys))
+    if not wanted:
+        return None
+    if Scope.SEND not in scopes or Scope.ADMIN in scopes:
+        raise InvalidInputError("mailboxes", ", ".join(wanted), "none, unless the scope is send and not admin")
+    with pooled_connection():
+        known = {row.key for row in SystemMailbox.select(SystemMailbox.key).where(SystemMailbox.key.in_(wanted))}
+    for key in wanted:
+        if key not in known:
+            raise InvalidInputError("mailboxes", key, "keys of mailboxes that exist (`rqmail mailbox list` shows them)")
+    return wanted
 
 
 def _scopes(scopes: Iterable[str]) -> list[str]:
@@ -218,4 +268,5 @@ def _view(row: ApiToken) -> TokenView:
         expires_on=row.expires_on,
         last_used_on=row.last_used_on,
         revoked_on=row.revoked_on,
+        mailboxes=_bound(row),
     )

@@ -155,10 +155,12 @@ class Changes:
 
     # --- tokens ---
 
-    def create_token(self, name: str, scopes: Iterable[str], expires_on: datetime | None) -> tuple[TokenView, str]:
+    def create_token(
+        self, name: str, scopes: Iterable[str], expires_on: datetime | None, mailboxes: Iterable[str] = ()
+    ) -> tuple[TokenView, str]:
         """Issue a named token; what is answered is the only place it is ever shown."""
         with self.audit.change(self.who, "token.create", f"token:{name}") as change:
-            made = self.access.create(name, scopes, by=self.who, expires_on=expires_on)
+            made = self.access.create(name, scopes, by=self.who, expires_on=expires_on, mailboxes=mailboxes)
             change.after = made[0]
         return made
 

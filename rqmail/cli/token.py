@@ -31,17 +31,19 @@ def list_(*, json_: bool) -> None:
     shown = table(
         "name",
         "scopes",
+        "mailboxes",
         "created",
         "last used",
         "expires",
         "revoked",
-        folds=("scopes",),
+        folds=("scopes", "mailboxes"),
         drops=("created", "last used"),
     )
     for view in views:
         shown.add_row(
             plain(view.name),
             ", ".join(view.scopes),
+            "all" if view.mailboxes is None else plain(", ".join(view.mailboxes)),
             _moment(view.created_on),
             _moment(view.last_used_on),
             _moment(view.expires_on),
@@ -50,7 +52,7 @@ def list_(*, json_: bool) -> None:
     console().print(shown)
 
 
-@token.command(epilog="Example: rqmail token create webshop --scope send --expires-in 365d")
+@token.command(epilog="Example: rqmail token create erp --scope send --mailbox invoices --expires-in 365d")
 @click.argument("name")
 @click.option(
     "--scope",
@@ -60,13 +62,18 @@ def list_(*, json_: bool) -> None:
     type=click.Choice([scope.value for scope in Scope]),
     help="send hands mail in, read looks at everything, admin does all of it; may be repeated.",
 )
+@click.option(
+    "--mailbox", "mailboxes", multiple=True, metavar="KEY", help="Hand in mail for this mailbox alone; may be repeated."
+)
 @click.option("--expires-in", type=Duration(), help="How long it holds; without this until it is revoked.")
 @json_option
-def create(name: str, scopes: tuple[str, ...], expires_in: timedelta | None, *, json_: bool) -> None:
+def create(
+    name: str, scopes: tuple[str, ...], mailboxes: tuple[str, ...], expires_in: timedelta | None, *, json_: bool
+) -> None:
     """Issue a token named NAME and print it: it cannot be shown again."""
     app = application()
     expires_on = None if expires_in is None else app.clock() + expires_in
-    view, issued = app.changes.by(COMMAND_LINE).create_token(name, scopes, expires_on)
+    view, issued = app.changes.by(COMMAND_LINE).create_token(name, scopes, expires_on, mailboxes)
     if json_:
         print_json(as_json(view) | {"token": issued})
     else:

@@ -20,6 +20,8 @@ class ApiToken(BaseModel):
     expires_on = UtcDateTimeField(null=True)
     last_used_on = UtcDateTimeField(null=True)
     revoked_on = UtcDateTimeField(null=True)
+    #: Keys of the only mailboxes it may hand in mail for, as a JSON array; null for every sender.
+    mailboxes = peewee.TextField(null=True)
 
 
 class EndedSession(BaseModel):

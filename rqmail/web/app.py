@@ -5,11 +5,11 @@ from __future__ import annotations
 from flask import Flask, redirect, url_for
 from werkzeug.wrappers import Response
 
+from rqmail.administration.attempts import Attempts
 from rqmail.bootstrap import Application
 from rqmail.web import answers, auth, errors, health, metrics, sessions
 from rqmail.web.api import register_api
 from rqmail.web.api.bodies import ApiRequest
-from rqmail.web.attempts import Attempts
 from rqmail.web.config import configure
 from rqmail.web.context import bind
 from rqmail.web.mounting import Mount, path_of

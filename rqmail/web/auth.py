@@ -12,7 +12,7 @@ from flask import Flask, current_app, g, request, session
 from flask_wtf.csrf import CSRFProtect
 
 from rqmail.administration.access import Principal, Scope
-from rqmail.web.attempts import TooManyAttemptsError
+from rqmail.administration.attempts import TooManyAttemptsError
 from rqmail.web.context import application, attempts, for_programs, principal
 from rqmail.web.errors import ForbiddenError, RefusedError, UnauthenticatedError
 

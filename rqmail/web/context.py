@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from flask import Flask, current_app, g, request
 
 from rqmail.administration.access import Principal
+from rqmail.administration.attempts import Attempts
 from rqmail.administration.changes import Changes
 from rqmail.bootstrap import Application
-from rqmail.web.attempts import Attempts
 
 _EXTENSION = "rqmail"
 

@@ -41,6 +41,13 @@ class ForbiddenError(RqmailError):
         )
 
 
+class ForbiddenSenderError(ForbiddenError):
+    """The token hands in mail, but is bound to other mailboxes than this sender."""
+
+    def __init__(self) -> None:
+        RqmailError.__init__(self, "The token is bound to mailboxes, and this sender is none of them.")
+
+
 class RefusedError(RqmailError):
     """The request as a whole cannot be answered: ``status`` is the HTTP status that says so."""
 

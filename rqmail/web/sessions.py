@@ -9,8 +9,8 @@ import structlog
 from flask import Blueprint, has_request_context, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
+from rqmail.administration.attempts import TooManyAttemptsError
 from rqmail.web import auth
-from rqmail.web.attempts import TooManyAttemptsError
 from rqmail.web.context import application, attempts
 
 log = structlog.get_logger(__name__)

@@ -16,8 +16,8 @@ from rqmail.intake.draft import Checked, Checks, Draft
 from rqmail.intake.idempotency import Repeatable
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Line, Moment, PriorityName, sender_named
-from rqmail.web.context import application, who
-from rqmail.web.errors import FieldsError
+from rqmail.web.context import application, principal, who
+from rqmail.web.errors import FieldsError, ForbiddenSenderError
 
 blueprint = Blueprint("submitting", __name__, url_prefix="/messages")
 
@@ -132,9 +132,12 @@ def _checked(batch: list[NewMail], *, many: bool) -> list[Checked]:
     wrong: dict[str, str] = {}
     checks = Checks(application().clock())
     checked = []
+    asking = principal()
     for number, mail in enumerate(batch):
+        sender = sender_named(mail.mailbox, mail.tenant) or "default"
+        if asking is None or not asking.may_send_from(sender):
+            raise ForbiddenSenderError
         try:
-            sender = sender_named(mail.mailbox, mail.tenant) or "default"
             checked.append(checks.check(_draft(mail, sender)))
         except InvalidInputError as error:
             field = f"messages[{number}].{error.field}" if many else error.field

@@ -29,6 +29,7 @@ class Token(ApiModel):
     expires_on: datetime | None
     last_used_on: datetime | None
     revoked_on: datetime | None
+    mailboxes: list[str] | None
 
 
 class Tokens(ApiModel):
@@ -38,11 +39,12 @@ class Tokens(ApiModel):
 
 
 class NewToken(ApiModel):
-    """A token to issue; without expiresOn it holds until it is revoked."""
+    """A token to issue; without expiresOn it holds until it is revoked, with mailboxes it sends from these alone."""
 
     name: Line
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=3)]
     expires_on: Moment | None = None
+    mailboxes: Annotated[list[Line], Field(max_length=1000)] = Field(default_factory=list)
 
 
 class IssuedToken(Token):
@@ -62,7 +64,7 @@ def list_tokens() -> Any:
 @operation(Scope.ADMIN, _TAG, IssuedToken, 409, status=201)
 def create_token(json: NewToken) -> Any:
     """Issue a named token; the answer is the only place it is ever shown."""
-    view, token = changes().create_token(json.name, json.scopes, json.expires_on)
+    view, token = changes().create_token(json.name, json.scopes, json.expires_on, json.mailboxes)
     return as_json(view) | {"token": token}, 201
 
 

@@ -150,3 +150,34 @@ def test_what_cannot_be_written_down_is_not_changed(
     monkeypatch.setattr("rqmail.administration.audit.AuditEntry.create", lambda **_: 1 / 0)
     assert client.put("/admin/system-mailboxes/a", json={"rateLimitPerMinute": 5}).status_code == 500
     assert application.mailboxes.get("a").rate_limit_per_minute is None
+
+
+def test_a_token_bound_to_mailboxes_hands_in_mail_for_these_alone(client: FlaskClient, anyone: FlaskClient) -> None:
+    for key in ("news", "invoices"):
+        assert client.post("/admin/system-mailboxes", json={"key": key, "address": f"{key}@x.nl"}).status_code == 201
+    made = client.post("/admin/tokens", json={"name": "erp", "scopes": ["send"], "mailboxes": ["invoices"]})
+    assert made.json["mailboxes"] == ["invoices"]
+    headers = bearer(made.json["token"])
+    mail = {"to": "a@y.nl", "subject": "s", "text": "t"}
+    assert anyone.post("/messages", json=mail | {"mailbox": "invoices"}, headers=headers).status_code == 201
+    for sender in ({"mailbox": "news"}, {"mailbox": "nowhere"}, {"tenant": "invoices"}, {}):
+        refused = anyone.post(
+            "/messages", json={"messages": [mail | {"mailbox": "invoices"}, mail | sender]}, headers=headers
+        )
+        assert (refused.status_code, refused.json["error"]) == (
+            403,
+            "The token is bound to mailboxes, and this sender is none of them.",
+        )
+    assert len(client.get("/messages").json["messages"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("scopes", "mailboxes"), [(["read"], ["news"]), (["admin"], ["news"]), (["send"], ["nowhere"])]
+)
+def test_a_token_is_bound_only_to_mailboxes_that_exist_and_only_to_send(
+    client: FlaskClient, scopes: list[str], mailboxes: list[str]
+) -> None:
+    client.post("/admin/system-mailboxes", json={"key": "news", "address": "news@x.nl"})
+    refused = client.post("/admin/tokens", json={"name": "erp", "scopes": scopes, "mailboxes": mailboxes})
+    assert refused.status_code == 400
+    assert set(refused.json["fieldErrors"]) == {"mailboxes"}

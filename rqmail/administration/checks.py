@@ -58,6 +58,10 @@ class Checks:
             answers = list(threads.map(lambda sender: self._senders.check(sender, checker), found))
         return {sender.name: self._keep(sender.name, answer) for sender, answer in zip(found, answers, strict=True)}
 
+    def check_own_app(self) -> Checked:
+        """Ask for a token of the app of the settings; nothing is kept of it."""
+        return self._make_checker().own_app()
+
     def check_saved(self, sender: str, *, ask: bool = True) -> CheckView | None:
         """Ask about what was just saved; ``None``, and nothing kept, where settings for its provider are missing.
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
-from urllib.parse import quote
 
+from rqmail.administration.checks import CheckView
 from rqmail.bootstrap import Application, application
 from rqmail.cli.errors import explained
-from rqmail.errors import MailError, SettingsError
+from rqmail.errors import SettingsError
 from rqmail.insight.explaining import PATIENCE
-from rqmail.mailers.factory import graph_scope
-from rqmail.mailers.graph.entra import Entra
-from rqmail.mailers.graph.entra_app import EntraApp
-from rqmail.mailers.http.transport import Transport
 from rqmail.models.migrate import pending
 from rqmail.queues import MAIL, MAIL_HIGH
 
-_TIMEOUT_SECONDS = 10.0
+_KEYS_NAMED = 3
+
+#: What there can be many of, and how many of them are called.
+_MANY = {"mailbox": "mailboxes", "tenant": "tenants"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,53 +103,60 @@ def _machinery(app: Application) -> Iterator[Finding]:
 
 
 def _graph(app: Application) -> Iterator[Finding]:
-    """Fetch a token and look into the first mailbox with it: what sends and reconciliation need."""
-    settings = app.settings
-    secret = settings.graph_client_secret
-    if not (settings.graph_tenant_id and settings.graph_client_id and (secret or settings.graph_certificate)):
+    """Ask for a token of the app of the settings, and about every sender with it or with its own."""
+    names = [f"tenant:{tenant.key}" for tenant in app.tenants.all()]
+    token = app.checks.check_own_app()
+    if token.outcome == "unconfigured":
         yield Finding(
             "graph",
             "warning",
             "Microsoft Graph is not configured",
             "set RQMAIL_GRAPH_TENANT_ID, _CLIENT_ID and _CLIENT_SECRET (or _CERTIFICATE)",
         )
-        return
-    own = EntraApp(
-        settings.graph_authority,
-        settings.graph_tenant_id,
-        settings.graph_client_id,
-        secret.get_secret_value() if secret else None,
-        settings.graph_certificate,
-    )
-    transport = Transport(
-        connect_timeout=_TIMEOUT_SECONDS, answer_timeout=_TIMEOUT_SECONDS, ca_bundle=settings.ca_bundle
-    )
-    try:
-        token = Entra(own, transport, graph_scope(settings.graph_base_url), clock=app.clock).grant().value
-    except MailError as error:
-        yield Finding("graph token", "error", str(error), "check the app registration and its secret or certificate")
-        return
-    yield Finding("graph token", "ok", "granted")
-    for mailbox in app.mailboxes.all():
-        yield _reading(transport, settings.graph_base_url, token, mailbox.key, mailbox.address)
+    elif token.problem:
+        yield Finding("graph token", "error", token.problem, "check the app registration and its secret or certificate")
+    else:
+        yield Finding("graph token", "ok", "granted")
+        names = [f"mailbox:{mailbox.key}" for mailbox in app.mailboxes.all()] + names
+    for name, check in app.checks.check_all(names).items():
+        yield _about(name, check)
 
 
-def _reading(transport: Transport, base_url: str, token: str, key: str, address: str) -> Finding:
-    name = f"mailbox {key}"
-    url = f"{base_url}/users/{quote(address, safe='')}/mailFolders/sentitems/messages?$top=1&$select=id"
-    try:
-        answer = transport.request("GET", url, {"Authorization": f"Bearer {token}", "Accept": "application/json"})
-    except OSError as error:
-        return Finding(name, "error", f"Graph cannot be reached ({type(error).__name__})", "check the network or proxy")
-    if answer.status == 200:
-        return Finding(name, "ok", "Graph knows it, and its Sent Items may be read: lost answers are looked up")
-    if answer.status == 403:
+def _about(sender: str, check: CheckView) -> Finding:
+    kind, _, key = sender.partition(":")
+    name, about = f"{kind} {key}", f"`rqmail {kind} set KEY`"
+    if check.exists is False:
+        return Finding(name, "error", "Graph does not know this mailbox", f"correct it: {about}")
+    if check.level == "error":
+        return Finding(name, "error", check.problem or "it may not send", f"correct it: {about}")
+    if check.may_read is False:
         return Finding(
             name,
             "warning",
             "its Sent Items may not be read: a message with a lost answer waits for a decision",
             "grant Mail.Read to the app, restricted to its mailboxes, if that is wanted",
         )
-    if answer.status == 404:
-        return Finding(name, "error", "Graph does not know this mailbox", f"correct it: `rqmail mailbox set {key}`")
-    return Finding(name, "error", f"Graph answered {answer.status}", "try again; see the app's permissions if it stays")
+    if check.outcome != "answered":
+        return Finding(
+            name, "warning", check.problem or "not known", "try again; see the app's permissions if it stays"
+        )
+    if check.may_read:
+        return Finding(name, "ok", "Graph knows it, and its Sent Items may be read: lost answers are looked up")
+    return Finding(name, "ok", "its provider lets it send")
+
+
+def alike_as_one(findings: Iterable[Finding]) -> list[Finding]:
+    """Put what is the same of many mailboxes or tenants into one finding, with their number and the first few keys."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for one in findings:
+        kind, _, key = one.name.partition(" ")
+        about = kind if key and kind in _MANY else one.name
+        groups.setdefault((about, one.level, one.text, one.advice), []).append(one)
+    return [members[0] if len(members) == 1 else _together(about, members) for (about, *_), members in groups.items()]
+
+
+def _together(kind: str, members: list[Finding]) -> Finding:
+    keys = [one.name.partition(" ")[2] for one in members]
+    more = f" and {len(keys) - _KEYS_NAMED:,} more" if len(keys) > _KEYS_NAMED else ""
+    text = f"{members[0].text} ({', '.join(keys[:_KEYS_NAMED])}{more})"
+    return replace(members[0], name=f"{len(keys):,} {_MANY[kind]}", text=text)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import click
 
 from rqmail.bootstrap import application
-from rqmail.cli.checkup import check_everything
+from rqmail.cli.checkup import alike_as_one, check_everything
 from rqmail.cli.errors import FAILED
 from rqmail.cli.parameters import Duration
 from rqmail.cli.printing import json_option, print_json
@@ -48,15 +48,19 @@ def dispatch(*, json_: bool) -> None:
 
 
 @click.command()
+@click.option("--all", "all_", is_flag=True, help="List each mailbox and tenant, also those with the same finding.")
 @json_option
-def doctor(*, json_: bool) -> None:
-    """Check everything mail needs, and say what to do about what is missing. Exits with 1 when an error is found."""
+def doctor(*, all_: bool, json_: bool) -> None:
+    """Check everything mail needs, and say what to do about what is missing. Exits with 1 when an error is found.
+
+    Every tenant and mailbox is tried with its provider, without a mail; those with the same finding are one line.
+    """
     findings = check_everything()
     if json_:
         print_json({"checks": findings})
     else:
         shown = table("check", "", "finding", "what to do", folds=("finding", "what to do"))
-        for one in findings:
+        for one in findings if all_ else alike_as_one(findings):
             shown.add_row(one.name, one.level, plain(one.text), plain(one.advice))
         console().print(shown)
     if any(one.level == "error" for one in findings):

@@ -36,6 +36,10 @@ class SenderChecker:
         self._tokens: dict[EntraApp, str | MailError] = {}
         self._away: Checked | None = None
 
+    def own_app(self) -> Checked:
+        """Ask for a token of the app of the settings, which all system mailboxes send with."""
+        return self._app(self._factory.app_of())
+
     def mailbox(self, mailbox: SystemMailboxConfig) -> Checked:
         """Check a system mailbox."""
         return self._graph(self._factory.app_of(), mailbox.address)
@@ -54,7 +58,7 @@ class SenderChecker:
             return _unconfigured("RQMAIL_SENDGRID_API_KEY is not set")
         return self._sendgrid(key.get_secret_value())
 
-    def _graph(self, app: EntraApp | UnconfiguredMailer, address: str) -> Checked:
+    def _app(self, app: EntraApp | UnconfiguredMailer) -> Checked:
         if isinstance(app, UnconfiguredMailer):
             return _unconfigured(app.problem)
         token = self._token(app)
@@ -62,8 +66,15 @@ class SenderChecker:
             if isinstance(token, MailAuthError):
                 return Checked(may_send=False, problem=str(token))
             return Checked(problem=str(token), outcome="away")
+        return Checked()
+
+    def _graph(self, app: EntraApp | UnconfiguredMailer, address: str) -> Checked:
+        checked = self._app(app)
+        if checked.problem is not None or isinstance(app, UnconfiguredMailer):
+            return checked
         if self._away is not None:
             return self._away
+        token = str(self._token(app))
         checked = check_mailbox(self._transport, self._settings.graph_base_url, token, address)
         if checked.outcome == "away":
             self._away = checked

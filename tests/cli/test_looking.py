@@ -116,3 +116,24 @@ def test_doctor_is_content_with_a_system_that_runs(environment, app, run, run_js
     checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
     assert checks["graph token"]["level"] == "ok"
     assert "Sent Items may be read" in checks["mailbox news"]["text"]
+
+
+def test_doctor_puts_what_is_the_same_of_many_senders_in_one_line(run, run_json, graph_of_the_sandbox):
+    for number in range(1, 6):
+        run_json("mailbox", "add", f"m{number}", "--address", f"m{number}@x.nl", "--no-check")
+    told = " ".join(run("doctor").stdout.split())
+    assert "5 mailboxes" in told
+    assert "and 2 more" in told
+    assert "m5" not in told
+    assert "m5" in run("doctor", "--all").stdout
+    checks = json.loads(run("doctor", "--json").stdout)["checks"]
+    assert [check["name"] for check in checks if check["name"].startswith("mailbox ")] == [
+        f"mailbox m{number}" for number in range(1, 6)
+    ]
+
+
+def test_doctor_tries_every_tenant_with_what_is_its_own(run, run_json, app, tmp_path):
+    run_json("tenant", "add", "acme", "--provider", "sendgrid", "--sendgrid-from", "post@acme.nl")
+    checks = {check["name"]: check for check in json.loads(run("doctor", "--json").stdout)["checks"]}
+    assert checks["tenant acme"]["level"] == "error"
+    assert "sendgridApiKey of tenant acme is not set" in checks["tenant acme"]["text"]

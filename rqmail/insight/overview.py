@@ -12,7 +12,7 @@ from rqmail.errors import InvalidInputError, NotFoundError
 from rqmail.insight.explaining import explanation, problems, stopped
 from rqmail.insight.forecast import Backlog, backlog_done_on
 from rqmail.insight.readiness import machinery_of
-from rqmail.insight.standing import Budget, Machinery, SenderStatus, Sentence, State, Status, WindowView
+from rqmail.insight.standing import NEAR, Budget, Machinery, SenderStatus, Sentence, Source, State, Status, WindowView
 from rqmail.models import counts
 from rqmail.models.base import pooled_connection
 from rqmail.models.counts import SenderCounts
@@ -23,9 +23,6 @@ from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
 from rqmail.ratelimit.pacing import Pacing, tighter
 from rqmail.ratelimit.usage import Usage, WindowUsage
-
-#: From this share of a budget on a mailbox is called near its limit.
-NEAR = 0.9
 
 #: Counting the past may take a twentieth of a process's time; below this many seconds it is not worth a thought.
 _SHARE = 20
@@ -242,9 +239,9 @@ def _budget(sender: _Known, usage: Usage, now: datetime) -> Budget:
     next_free = from_epoch_ms(usage.next_free_ms)
     return Budget(
         known=usage.known,
-        per_minute=_window(usage.minute, usage.minute_bucket, usage.minute_rolling, overridden=sender.overridden[0]),
-        recipients_per_day=_window(usage.day, usage.day_bucket, usage.day_rolling, overridden=sender.overridden[1]),
-        in_flight=usage.in_flight.used,
+        per_minute=_window(usage, usage.minute, usage.minute_bucket, usage.minute_rolling, sender.overridden[0]),
+        recipients_per_day=_window(usage, usage.day, usage.day_bucket, usage.day_rolling, sender.overridden[1]),
+        in_flight=usage.in_flight.used if usage.known else None,
         in_flight_limit=usage.in_flight.limit,
         paused_until=paused_until,
         pause_reason=reason,
@@ -253,10 +250,19 @@ def _budget(sender: _Known, usage: Usage, now: datetime) -> Budget:
     )
 
 
-def _window(tighter: WindowUsage, bucket: WindowUsage, rolling: WindowUsage | None, *, overridden: bool) -> WindowView:
+def _window(
+    usage: Usage,
+    tighter: WindowUsage,
+    bucket: WindowUsage,
+    rolling: WindowUsage | None,
+    overridden: bool,
+) -> WindowView:
+    source: Source = "override" if overridden else "default"
+    if not usage.known:
+        return WindowView(tighter.limit, source, used=None, remaining=None, bucket=None, rolling=None)
     return WindowView(
         limit=tighter.limit,
-        source="override" if overridden else "default",
+        source=source,
         used=tighter.used,
         remaining=tighter.remaining,
         bucket=bucket.used,
@@ -286,8 +292,8 @@ def _sender_status(
                 now,
                 next_free_on=budget.next_free_on,
                 paused_until=budget.paused_until,
-                calls=(budget.per_minute.limit, budget.per_minute.remaining),
-                recipients=(budget.recipients_per_day.limit, budget.recipients_per_day.remaining),
+                calls=(budget.per_minute.limit, budget.per_minute.remaining or 0),
+                recipients=(budget.recipients_per_day.limit, budget.recipients_per_day.remaining or 0),
                 pacing=pacing,
             )
     return SenderStatus(
@@ -311,9 +317,9 @@ def _sender_status(
 
 def _admitted(counted: SenderCounts, budget: Budget) -> int:
     """How many due messages may be claimed now, with what is claimed but has not reserved its place taken off."""
-    if budget.paused_until is not None or not budget.recipients_per_day.remaining:
+    if budget.paused_until is not None or not budget.recipients_per_day.remaining or not budget.per_minute.remaining:
         return 0
-    asking = max(0, counted.by_status.get("SENDING", 0) - budget.in_flight)
+    asking = max(0, counted.by_status.get("SENDING", 0) - (budget.in_flight or 0))
     return max(0, budget.per_minute.remaining - counted.by_status.get("QUEUED", 0) - asking)
 
 
@@ -325,4 +331,4 @@ def _state(budget: Budget | None) -> State:
     windows = (budget.per_minute, budget.recipients_per_day)
     if any(window.remaining == 0 for window in windows):
         return "limited"
-    return "near" if any(window.used >= NEAR * window.limit for window in windows) else "ok"
+    return "near" if any((window.used or 0) >= NEAR * window.limit for window in windows) else "ok"

@@ -10,6 +10,10 @@ from rqmail.queues import WorkerState
 
 Source = Literal["default", "override"]
 State = Literal["ok", "near", "limited", "paused", "unknown"]
+Level = Literal["ok", "near", "full", "unknown"]
+
+#: From this share of a budget on a mailbox is called near its limit.
+NEAR = 0.9
 
 
 class Sentence(str):
@@ -34,33 +38,46 @@ class WindowView:
     """One limit of a mailbox: its value and where that comes from, and what is used of it.
 
     ``used`` is what the limiter holds against the limit: the larger of ``bucket`` (the calendar minute or UTC day) and
-    ``rolling`` (the last 60 s or 24 h, absent with fixed windows).
+    ``rolling`` (the last 60 s or 24 h, absent with fixed windows). All but the limit are ``None`` where Redis could not
+    tell.
     """
 
     limit: int
     source: Source
-    used: int
-    remaining: int
-    bucket: int
+    used: int | None
+    remaining: int | None
+    bucket: int | None
     rolling: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one mailbox may still send. ``known`` is false when Redis could not tell: then mail goes out uncounted.
+    """What one mailbox may still send.
 
+    ``known`` is false when Redis could not tell: then mail goes out uncounted, and nothing is told of what is used.
     ``waits_for`` is what ends at ``next_free_on``: of several budgets that are used up, the one that frees last.
     """
 
     known: bool
     per_minute: WindowView
     recipients_per_day: WindowView
-    in_flight: int
+    in_flight: int | None
     in_flight_limit: int
     paused_until: datetime | None
     pause_reason: str | None
     next_free_on: datetime | None
     waits_for: Literal["minute", "day", "in_flight", "paused"] | None = None
+
+
+def level(window: WindowView, budget: Budget) -> Level:
+    """Say how near a window is to its limit; a minute is there to be used up, so a full one is well."""
+    if window.used is None:
+        return "unknown"
+    if window is budget.per_minute:
+        return "ok"
+    if window.remaining == 0:
+        return "full"
+    return "near" if window.used >= NEAR * window.limit else "ok"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +105,20 @@ class SenderStatus:
     budget: Budget | None
     paused_until: datetime | None = None
     pause_reason: str | None = None
+
+
+def told_state(sender: SenderStatus) -> State | Literal["full-speed"]:
+    """Say how a sender stands, as people are told: one that uses up its minutes is at full speed, and well."""
+    budget = sender.budget
+    if sender.state not in {"near", "limited"} or budget is None:
+        return sender.state
+    match level(budget.recipients_per_day, budget):
+        case "full":
+            return "limited"
+        case "near":
+            return "near"
+        case _:
+            return "full-speed" if budget.per_minute.remaining == 0 else "ok"
 
 
 @dataclass(frozen=True, slots=True)

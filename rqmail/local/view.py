@@ -70,7 +70,7 @@ def progress(status: Status, campaign: Mapping[str, Progress]) -> FittingTable:
     for key, part in campaign.items():
         one = status.mailboxes[key]
         done = ProgressBar(total=part.total, completed=part.sent, width=_BAR_WIDTH, finished_style="green")
-        minute = bar(one.budget.per_minute) if one.budget is not None else ""
+        minute = bar(one.budget.per_minute, one.budget) if one.budget is not None else ""
         shown.add_row(
             key,
             done,

@@ -9,11 +9,19 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rqmail.insight.standing import SenderStatus, Status, WindowView
+from rqmail.insight.standing import Budget, SenderStatus, Status, WindowView, level, told_state
 from rqmail.terminal.tables import FittingTable, moment, plain, table
 
 _BAR_WIDTH = 6
-_STATE_STYLE = {"ok": "green", "near": "yellow", "limited": "yellow", "paused": "red", "unknown": "red"}
+_STATE_STYLE = {
+    "ok": "green",
+    "full-speed": "green",
+    "near": "yellow",
+    "limited": "yellow",
+    "paused": "red",
+    "unknown": "red",
+}
+_LEVEL_STYLE = {"ok": "green", "near": "yellow", "full": "yellow"}
 _STATUS_STYLE = {"SENT": "green", "ERROR": "red", "UNKNOWN": "magenta"}
 
 
@@ -67,16 +75,17 @@ def senders(status: Status) -> FittingTable:
 
 
 def _cells(one: SenderStatus, status: Status) -> Iterator[RenderableType]:
-    yield Text(_state(one, status), style=_STATE_STYLE[one.state])
+    yield Text(_state(one, status), style=_STATE_STYLE[told_state(one)])
     yield f"{one.messages['SENT']:,}"
     yield f"{one.waiting:,}"
     yield f"{one.deferred:,}"
     if one.budget is None:
         yield from ("", "", "")
     else:
-        yield bar(one.budget.per_minute)
-        yield bar(one.budget.recipients_per_day)
-        yield f"{one.budget.in_flight}/{one.budget.in_flight_limit}"
+        yield bar(one.budget.per_minute, one.budget)
+        yield bar(one.budget.recipients_per_day, one.budget)
+        in_flight = "?" if one.budget.in_flight is None else one.budget.in_flight
+        yield f"{in_flight}/{one.budget.in_flight_limit}"
     yield moment(one.done_on, status.now)
 
 
@@ -84,15 +93,18 @@ def _state(one: SenderStatus, status: Status) -> str:
     if one.paused_until is not None:
         until = moment(one.paused_until, status.now)
         return plain(f"paused until {until}".replace("until until", "until") + f": {one.pause_reason}")
-    if one.state == "limited" and one.budget is not None:
+    state = told_state(one)
+    if state == "limited" and one.budget is not None:
         return f"full until {moment(one.budget.next_free_on, status.now)}"
-    return {"near": "near its limit", "unknown": "budget unknown"}.get(one.state, one.state)
+    return {"full-speed": "full speed", "near": "near its limit", "unknown": "budget unknown"}.get(state, state)
 
 
-def bar(window: WindowView) -> Table:
-    """Draw how much of a limit is used."""
+def bar(window: WindowView, budget: Budget) -> RenderableType:
+    """Draw how much of a limit is used, as far as that can be told."""
+    if window.used is None:
+        return f"?/{window.limit:,}"
     row = Table.grid(padding=(0, 1))
-    style = "red" if not window.remaining else "yellow" if window.used >= 0.9 * window.limit else "green"
+    style = _LEVEL_STYLE[level(window, budget)]
     drawn = ProgressBar(total=window.limit, completed=min(window.used, window.limit), width=_BAR_WIDTH)
     drawn.complete_style = drawn.finished_style = style
     row.add_row(drawn, f"{window.used:,}/{window.limit:,}")

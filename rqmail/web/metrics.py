@@ -131,7 +131,9 @@ def _budgets(senders: Iterable[tuple[str, SenderStatus]]) -> Iterator[Metric]:
         if budget is None:
             continue
         for window, view in (("minute", budget.per_minute), ("day", budget.recipients_per_day)):
-            used.add_metric([key, window], view.used)
+            if view.used is not None:
+                used.add_metric([key, window], view.used)
             limit.add_metric([key, window], view.limit)
-        in_flight.add_metric([key], budget.in_flight)
+        if budget.in_flight is not None:
+            in_flight.add_metric([key], budget.in_flight)
     yield from (used, limit, in_flight, paused, waiting)

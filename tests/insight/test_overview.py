@@ -1,5 +1,6 @@
 """What is where, how much budget is left, when it is done, and why nothing goes out."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,11 +11,13 @@ from rqmail.errors import NotFoundError
 from rqmail.insight.forecast import Backlog, backlog_done_on
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.overview import Ended, Overview
+from rqmail.insight.standing import WindowView, told_state
 from rqmail.intake.draft import Draft, Intake
 from rqmail.models.message import Message, MessageStatus
 from rqmail.queues import MailQueues, WorkerState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
+from rqmail.terminal.board import bar
 from rqmail.ticks import Timetable
 from rqmail.vault import SecretBox
 
@@ -224,6 +227,41 @@ def test_without_redis_the_counts_are_still_told(mailboxes, queues, submit, cloc
     status = Overview(dead, queues, clock, DEFAULTS).status()
     assert (status.redis, status.is_wrong, status.mailboxes["news"].state) == ("unreachable", True, "unknown")
     assert status.messages["SCHEDULED"] == 1
+
+
+def test_without_redis_nobody_is_told_that_nothing_is_used(mailboxes, queues, clock):
+    dead = MailRateLimiter.from_url("redis://127.0.0.1:1/0")
+    budget = as_json(Overview(dead, queues, clock, DEFAULTS).mailbox("news"))["budget"]
+    assert (budget["known"], budget["inFlight"]) == (False, None)
+    for window, limit in (("perMinute", 2), ("recipientsPerDay", 9000)):
+        told = budget[window]
+        assert told["limit"] == limit
+        assert {told[name] for name in ("used", "remaining", "bucket", "rolling")} == {None}
+
+
+def window(used, limit):
+    return WindowView(limit, "default", used, max(0, limit - used), used, used)
+
+
+@pytest.mark.parametrize(
+    ("minute", "day", "told", "colours"),
+    [
+        (0, 0, "ok", ("green", "green")),
+        (25, 0, "full-speed", ("green", "green")),
+        (24, 0, "ok", ("green", "green")),
+        (25, 8100, "near", ("green", "yellow")),
+        (0, 9000, "limited", ("green", "yellow")),
+    ],
+)
+def test_a_minute_that_is_used_up_is_well_and_a_full_day_needs_no_person(overview, minute, day, told, colours):
+    budget = replace(
+        overview.mailbox("post").budget, per_minute=window(minute, 25), recipients_per_day=window(day, 9000)
+    )
+    state = "limited" if 25 - minute == 0 or day == 9000 else "near" if minute > 22 or day >= 8100 else "ok"
+    sender = replace(overview.mailbox("post"), budget=budget, state=state)
+    assert told_state(sender) == told
+    drawn = [bar(one, budget).columns[0]._cells[0] for one in (budget.per_minute, budget.recipients_per_day)]
+    assert tuple(one.complete_style for one in drawn) == colours
 
 
 def test_no_end_is_promised_while_no_worker_or_scheduler_is_alive(overview, submit, queues, redis_client, clock):

@@ -9,13 +9,16 @@ from rqmail.web.api.schema import ApiModel
 
 
 class Window(ApiModel):
-    """One limit: its value, where that comes from, and what is used of it in the calendar and the rolling window."""
+    """One limit: its value, where that comes from, and what is used of it in the calendar and the rolling window.
+
+    What is used and what remains are null while Redis cannot tell.
+    """
 
     limit: int
     source: Literal["default", "override"]
-    used: int
-    remaining: int
-    bucket: int
+    used: int | None
+    remaining: int | None
+    bucket: int | None
     rolling: int | None
 
 
@@ -25,7 +28,7 @@ class BudgetNow(ApiModel):
     known: bool
     per_minute: Window
     recipients_per_day: Window
-    in_flight: int
+    in_flight: int | None
     in_flight_limit: int
     paused_until: datetime | None
     pause_reason: str | None

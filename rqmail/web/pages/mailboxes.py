@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response
 
 from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
+from rqmail.insight.standing import told_state
 from rqmail.ratelimit.limits import EXCHANGE
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
@@ -18,7 +19,6 @@ from rqmail.web.pages import typed
 from rqmail.web.pages.language import say, write_number
 from rqmail.web.pages.left_behind import warn_of_what_is_left
 from rqmail.web.pages.returning import action, asked, back
-from rqmail.web.pages.writing import write_state
 
 blueprint = Blueprint("mailboxes", __name__, url_prefix="/mailboxes")
 
@@ -226,7 +226,7 @@ def _rows(and_this: str | None = None) -> dict[str, Any]:
         for mailbox in app.mailboxes.all()
         if mailbox.key in status.mailboxes
         and (wanted in mailbox.key.lower() or wanted in mailbox.address.lower() or mailbox.key == and_this)
-        and (state not in STATES or write_state(status.mailboxes[mailbox.key]) == state or mailbox.key == and_this)
+        and (state not in STATES or told_state(status.mailboxes[mailbox.key]) == state or mailbox.key == and_this)
     ]
     page = _page_number(given.get("page", "0"))
     place = next((at for at, mailbox in enumerate(found) if mailbox.key == and_this), None)

@@ -12,8 +12,7 @@ from flask_babel import LazyString, get_locale
 from markupsafe import Markup, escape
 
 from rqmail.insight.jsonable import as_json
-from rqmail.insight.overview import NEAR
-from rqmail.insight.standing import Budget, SenderStatus, WindowView
+from rqmail.insight.standing import WindowView, level, told_state
 from rqmail.models.message import MessageStatus
 from rqmail.web.context import application, principal
 from rqmail.web.pages import words
@@ -42,7 +41,7 @@ def install(pages: Blueprint) -> None:
         ("seconds", write_seconds),
         ("told", write_told),
         ("level", level),
-        ("state", write_state),
+        ("state", told_state),
         ("percent", percent),
     ):
         pages.add_app_template_filter(write, name)
@@ -114,32 +113,9 @@ def is_endless(paused_until: datetime) -> bool:
     return paused_until - application().clock() > _ENDLESS
 
 
-def write_state(sender: SenderStatus) -> str:
-    """Say how a sender stands, as the pages tell it: one that uses up its minutes is at full speed, and well."""
-    budget = sender.budget
-    if sender.state not in {"near", "limited"} or budget is None:
-        return sender.state
-    match level(budget.recipients_per_day, budget):
-        case "full":
-            return "limited"
-        case "near":
-            return "near"
-        case _:
-            return "full-speed" if budget.per_minute.remaining == 0 else "ok"
-
-
-def level(window: WindowView, budget: Budget) -> str:
-    """Say how near a window is to its limit: ``ok``, ``near`` or ``full``; a minute is there to be used up."""
-    if window is budget.per_minute:
-        return "ok"
-    if window.remaining == 0:
-        return "full"
-    return "near" if window.used >= NEAR * window.limit else "ok"
-
-
 def percent(window: WindowView) -> int:
     """Answer how much of a window is used, 0 to 100."""
-    return min(100, round(100 * window.used / window.limit))
+    return min(100, round(100 * (window.used or 0) / window.limit))
 
 
 def _at_hand() -> dict[str, Any]:

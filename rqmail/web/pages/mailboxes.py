@@ -16,6 +16,7 @@ from rqmail.ratelimit.limits import EXCHANGE
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
+from rqmail.web.pages.checking import check_now, check_saved
 from rqmail.web.pages.language import say, write_number
 from rqmail.web.pages.left_behind import warn_of_what_is_left
 from rqmail.web.pages.returning import action, asked, back
@@ -69,6 +70,7 @@ def add() -> _Shown:
         else:
             flash(say("%(key)s was added.", key=added.key))
             _warn_above_exchange(limits)
+            check_saved(f"mailbox:{added.key}")
             return redirect(url_for(_LIST), HTTPStatus.SEE_OTHER)
     return typed.again("pages/mailboxes.html", wrong, form="add", **_rows())
 
@@ -112,6 +114,16 @@ def set_address(key: str) -> _Shown:
         return typed.again("pages/mailbox.html", wrong, form="address", **_one(key))
     flash(say("The address of %(key)s was saved.", key=key))
     warn_of_what_is_left(f"mailbox:{key}")
+    check_saved(f"mailbox:{key}")
+    return back(_ONE, key=key)
+
+
+@action(blueprint, "/<key>/check", page=_ONE)
+@require(Scope.ADMIN)
+def check(key: str) -> Response:
+    """Ask Microsoft whether the mailbox exists and what we may do with it."""
+    application().mailboxes.get(key)
+    check_now(f"mailbox:{key}")
     return back(_ONE, key=key)
 
 
@@ -165,6 +177,7 @@ def delete(key: str) -> Response:
     except ConflictError:
         flash(say("%(key)s cannot be deleted: mail of it waits, is being sent or needs a decision.", key=key), "error")
         return back(_ONE, key=key)
+    application().checks.forget(f"mailbox:{key}")
     flash(say("%(key)s was deleted.", key=key))
     return redirect(url_for(_LIST), HTTPStatus.SEE_OTHER)
 
@@ -256,6 +269,7 @@ def _one(key: str) -> dict[str, Any]:
     return {
         "mailbox": app.mailboxes.get(key),
         "standing": app.overview.mailbox(key),
+        "check": app.checks.last(f"mailbox:{key}"),
         "defaults": app.overview.defaults,
         "exchange": EXCHANGE,
         "durations": list(DURATIONS),

@@ -14,6 +14,7 @@ from rqmail.models.mailbox import Provider
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
+from rqmail.web.pages.checking import check_now, check_saved
 from rqmail.web.pages.language import say
 from rqmail.web.pages.left_behind import warn_of_what_is_left
 from rqmail.web.pages.returning import action
@@ -53,6 +54,7 @@ def add() -> _Shown:
         wrong["key"] = say("This one exists already.")
     else:
         flash(say("%(key)s was added.", key=added.key))
+        check_saved(f"tenant:{added.key}")
         return redirect(url_for("pages.tenants.list_tenants"), HTTPStatus.SEE_OTHER)
     return typed.again("pages/tenants.html", wrong, **_rows())
 
@@ -76,6 +78,16 @@ def set_tenant(key: str) -> _Shown:
         return typed.again("pages/tenant.html", wrong, **_one(key))
     flash(say("%(key)s was saved.", key=key))
     warn_of_what_is_left(f"tenant:{key}")
+    check_saved(f"tenant:{key}")
+    return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
+
+
+@action(blueprint, "/<key>/check", page="pages.tenants.show")
+@require(Scope.ADMIN)
+def check(key: str) -> Response:
+    """Ask the tenant's provider whether it would send."""
+    application().tenants.get(key)
+    check_now(f"tenant:{key}")
     return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
 
 
@@ -88,6 +100,7 @@ def delete(key: str) -> Response:
     except ConflictError:
         flash(say("%(key)s cannot be deleted: mail of it waits, is being sent or needs a decision.", key=key), "error")
         return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
+    application().checks.forget(f"tenant:{key}")
     flash(say("%(key)s was deleted.", key=key))
     return redirect(url_for("pages.tenants.list_tenants"), HTTPStatus.SEE_OTHER)
 
@@ -117,6 +130,7 @@ def _one(key: str) -> dict[str, Any]:
     return {
         "tenant": app.tenants.get(key),
         "standing": app.overview.tenant(key),
+        "check": app.checks.last(f"tenant:{key}"),
         "providers": [provider.value for provider in Provider],
         "lines": app.audit.lines(subject=f"tenant:{key}", limit=_CHANGES_SHOWN),
     }

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from rqmail.mailers.base import Checked
+from rqmail.mailers.checking import SenderChecker
 from rqmail.models.base import pooled_connection
 from rqmail.models.message import MessageStatus
 from support.messages import message_in, new_message, submitted
@@ -85,3 +87,28 @@ def test_one_box_finds_an_address_a_subject_and_an_id_and_the_list_tells_the_fir
     for wanted in ("sanne@x", "Y.NL", "open dag", one):
         assert re.findall(r'name="ids" value="([^"]+)"', admin.look(f"/ui/messages?q={wanted}")) == [one]
     assert 'value="sanne@x"' in admin.look("/ui/messages?q=sanne@x")
+
+
+def test_a_mailbox_is_checked_from_its_page_and_the_answer_stays_on_it(admin, beheerder, application, news):
+    assert "Not checked yet." in admin.look(f"/ui/mailboxes/{news}")
+    assert admin.send(f"/ui/mailboxes/{news}/check", {}).status_code == 303
+    notice = admin.notice()
+    assert f"{news} was checked." in notice
+    assert "RQMAIL_GRAPH_TENANT_ID is not set" in notice
+    assert re.search("May send</dt><dd>no<", admin.look(f"/ui/mailboxes/{news}"))
+    assert re.search("Mag verzenden</dt><dd>nee<", beheerder.look(f"/ui/mailboxes/{news}"))
+
+
+def test_a_tenant_is_checked_from_its_page(admin, application):
+    application.tenants.add("beta", "sendgrid", sendgrid_from="post@beta.nl")
+    admin.send("/ui/tenants/beta/check", {})
+    assert "sendgridApiKey of tenant beta is not set" in admin.look("/ui/tenants/beta")
+
+
+def test_what_a_provider_has_against_a_sender_is_told_when_it_is_saved(admin, application, monkeypatch):
+    refusing = Checked(may_send=False, problem="SendGrid refuses the API key")
+    monkeypatch.setattr(SenderChecker, "tenant", lambda *_: refusing)
+    given = {"key": "beta", "provider": "sendgrid", "sendgridFrom": "post@beta.nl", "sendgridApiKey": "SG.key"}
+    assert admin.send("/ui/tenants", given).status_code == 303
+    assert "The check of beta says: SendGrid refuses the API key" in admin.notice()
+    assert application.tenants.get("beta").has_sendgrid_api_key

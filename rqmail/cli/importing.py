@@ -20,10 +20,9 @@ from rqmail.cli.errors import WRONG_USAGE
 from rqmail.cli.parameters import sender, sender_options
 from rqmail.cli.printing import json_option, print_json
 from rqmail.clock import utc_now
-from rqmail.errors import InvalidInputError
 from rqmail.insight.jsonable import as_json
 from rqmail.intake.bad_rows import BadRowsFile
-from rqmail.intake.columns import ERROR_COLUMN, Naming
+from rqmail.intake.columns import ERROR_COLUMN, naming_of
 from rqmail.intake.files import MAX_ERRORS_TOLD, BadRow, ImportReport, Reading, format_of
 from rqmail.intake.importing import MOST_REMEMBERED
 from rqmail.intake.moments import local_time
@@ -94,7 +93,7 @@ def import_(
         format_ or format_of(file),
         encoding,
         sheet,
-        Naming(_named(columns), ignore_other_columns),
+        naming_of(columns, ignore_others=ignore_other_columns),
         local_time(timezone or app.settings.timezone, date_format),
     )
     with (
@@ -152,16 +151,6 @@ def _as_json(report: ImportReport) -> dict[str, Any]:
     """Write a report for programs: the id of its import comes first."""
     told: dict[str, Any] = as_json(report)
     return {"import": told.pop("importId")} | told
-
-
-def _named(columns: tuple[str, ...]) -> dict[str, str]:
-    named = {}
-    for one in columns:
-        ours, equals, theirs = one.partition("=")
-        if not equals or not theirs.strip() or ours.strip().lower() in named:
-            raise InvalidInputError("column", one, "NAME=THEIRS, each of our names once, such as to=E-mail")
-        named[ours.strip().lower()] = theirs
-    return named
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -15,6 +15,17 @@ REQUIRED = ("to", "subject")
 
 #: What a file of bad rows says about each of them: read again, it is passed over.
 ERROR_COLUMN = "error"
+
+
+def naming_of(columns: Iterable[str], *, ignore_others: bool = False) -> Naming:
+    """Read how columns are named, each written ``NAME=THEIRS``; raises ``InvalidInputError`` for what means nothing."""
+    named: dict[str, str] = {}
+    for one in columns:
+        ours, equals, theirs = one.partition("=")
+        if not equals or not theirs.strip() or ours.strip().lower() in named:
+            raise InvalidInputError("column", one, "NAME=THEIRS, each of our names once, such as to=E-mail")
+        named[ours.strip().lower()] = theirs
+    return Naming(named, ignore_others)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from flask_wtf.csrf import CSRFProtect
 
 from rqmail.administration.access import Principal, Scope
 from rqmail.administration.attempts import TooManyAttemptsError
+from rqmail.web import uploads
 from rqmail.web.context import application, attempts, for_programs, principal
 from rqmail.web.errors import ForbiddenError, RefusedError, UnauthenticatedError
 
@@ -112,6 +113,7 @@ def _authorise() -> None:
         raise UnauthenticatedError
     if not asking.may(scope):
         raise ForbiddenError(scope)
+    uploads.allow()
 
 
 def _from_token(token: str) -> Principal | None:

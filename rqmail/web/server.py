@@ -15,13 +15,14 @@ from rqmail.settings import LOOPBACK_HOSTS
 from rqmail.web import channels
 from rqmail.web.app import create_app
 from rqmail.web.config import MAX_REQUEST_BYTES
+from rqmail.web.uploads import MAX_UPLOAD_BYTES
 
 log = structlog.get_logger(__name__)
 
 _THREADS = 8
 
 #: Above this waitress hangs up; between our own limit and this we can still say what is wrong, in our own way.
-_MAX_BYTES_READ = 2 * MAX_REQUEST_BYTES
+_MAX_BYTES_READ = MAX_UPLOAD_BYTES + MAX_REQUEST_BYTES
 _MAX_HEADER_BYTES = 64 * 1024
 
 

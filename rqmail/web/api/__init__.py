@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from flask import Blueprint, Flask
 
-from rqmail.web.api import bodies, changes, mailboxes, messages, reference, status, submitting, tenants, tokens
+from rqmail.web.api import (
+    bodies,
+    changes,
+    importing,
+    mailboxes,
+    messages,
+    reference,
+    status,
+    submitting,
+    tenants,
+    tokens,
+)
 
 
 def register_api(app: Flask) -> None:
     """Add the API and its documentation to the application."""
     api = Blueprint("api", __name__)
     api.before_request(bodies.check)
-    for part in (mailboxes, tenants, submitting, messages, tokens, changes, status):
+    for part in (mailboxes, tenants, submitting, importing, messages, tokens, changes, status):
         api.register_blueprint(part.blueprint)
     app.register_blueprint(api)
     app.register_blueprint(reference.blueprint)

@@ -11,6 +11,7 @@ from typing import Any, cast
 from flask import Request, request
 
 from rqmail.errors import NotFoundError
+from rqmail.web import uploads
 from rqmail.web.config import MAX_REQUEST_BYTES
 from rqmail.web.errors import RefusedError
 
@@ -31,10 +32,13 @@ class ApiRequest(Request):
 
 
 def check() -> None:
-    """Refuse a body that is not a JSON object before anything looks at it; runs before every view of the API."""
+    """Refuse a body that is not a JSON object (or no form, where a file is expected); runs before every view."""
     if "\x00" in request.path:
         raise NotFoundError("path", request.path.replace("\x00", "?"))
     if request.method in {"GET", "HEAD", "OPTIONS"}:
+        return
+    if uploads.expected():
+        _check_form()
         return
     data = _plain(request.get_data(cache=False))
     if not data:
@@ -58,6 +62,16 @@ def check() -> None:
         raise _refused("The body must be a JSON object.")
     _look_through(body)
     cast(ApiRequest, request).checked = body
+
+
+def _check_form() -> None:
+    """Refuse what is no form with a file; the form itself is read where it is spooled to disk."""
+    if request.mimetype != "multipart/form-data":
+        raise RefusedError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body must be a form with a file: Content-Type: multipart/form-data"
+        )
+    if request.headers.get("Content-Encoding", "identity").strip().lower() not in {"", "identity"}:
+        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A form with a file is sent without Content-Encoding.")
 
 
 def _plain(data: bytes) -> bytes:

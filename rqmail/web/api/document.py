@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from spectree import Response, SecurityScheme, SpecTree
+from spectree.model_adapter.pydantic_adapter import PydanticModelAdapter
 from spectree.models import SecureType, SecuritySchemeData
 
 from rqmail import __version__
@@ -32,8 +33,16 @@ def _refuse(_request: Any, _response: Any, error: Exception | None, _instance: A
         raise refusal(error)
 
 
+class _Adapter(PydanticModelAdapter):
+    """Leaves what is wrong to :func:`_refuse`: written as JSON here, an uploaded file in it could not be."""
+
+    def validation_errors(self, _err: ValidationError) -> Any:
+        return []
+
+
 spec = SpecTree(
     "flask",
+    model_adapter=_Adapter(),  # type: ignore[arg-type]  # its own adapter does not fit its protocol either
     title="rqmail",
     version=__version__,
     description=_DESCRIPTION,
@@ -53,14 +62,23 @@ spec = SpecTree(
 )
 
 
-def operation(scope: Scope, tag: str, answer: type[ApiModel], *refusals: int, status: int = 200) -> Callable[[_V], _V]:
+def operation(
+    scope: Scope,
+    tag: str,
+    answer: type[ApiModel] | None,
+    *refusals: int,
+    status: int = 200,
+    others: Mapping[int, type[ApiModel]] | None = None,
+) -> Callable[[_V], _V]:
     """Describe a view: who may ask, what it answers when all is well, and with which statuses it refuses.
 
-    Every operation may also refuse with 400, 401, 403, 429 and 503, and those that take a body with 413 and 415.
+    ``others`` are answers of another kind, by status; without an ``answer`` it answers what is no JSON. Every operation
+    may also refuse with 400, 401, 403, 429 and 503, and those that take a body with 413 and 415.
     """
     described: dict[str, Any] = {f"HTTP_{code}": Wrong for code in {400, 401, 403, 413, 415, 429, 503, *refusals}}
+    described |= {f"HTTP_{code}": other for code, other in (others or {}).items()}
     described[f"HTTP_{status}"] = answer
-    validated = spec.validate(resp=Response(**described), tags=(tag,))
+    validated = spec.validate(resp=Response(**described), tags=(tag,), skip_validation=answer is None)
 
     def decorate(view: _V) -> _V:
         checked: _V = validated(view)

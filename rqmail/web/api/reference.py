@@ -89,10 +89,14 @@ def _operation(method: str, path: str, described: dict[str, Any]) -> OperationTe
         parameters=tuple(_parameters(described["parameters"])),
         bodies=tuple(_type(media["schema"]) for media in content.values()),
         answers=tuple(
-            AnswerText(status, answer["description"], _type(answer["content"]["application/json"]["schema"]))
+            AnswerText(status, answer["description"], _body(answer))
             for status, answer in sorted(described["responses"].items())
         ),
     )
+
+
+def _body(answer: dict[str, Any]) -> str:
+    return _type(answer["content"]["application/json"]["schema"]) if "content" in answer else "no JSON"
 
 
 def _parameters(parameters: list[dict[str, Any]]) -> Iterator[FieldText]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from itertools import product
 
 import pytest
@@ -33,7 +34,9 @@ def things(application: Application) -> dict[str, str]:
     application.tenants.add("acme", "sendgrid", sendgrid_from="acme@example.org")
     application.access.create("app", ["send"], by="admin")
     message_in(MessageStatus.ERROR)
-    return {"key": "news", "name": "app", "message_id": submitted(new_message())[0]}
+    imported = application.imports.take(io.BytesIO(b"to,subject,text\njan,s,t\n"), "mailbox:news").import_id
+    assert imported is not None
+    return {"key": "news", "name": "app", "message_id": submitted(new_message())[0], "import_id": imported}
 
 
 def test_no_request_is_answered_with_an_error_of_ours_or_with_anything_undocumented(

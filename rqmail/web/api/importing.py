@@ -24,7 +24,7 @@ from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Paging, sender_named
 from rqmail.web.context import application, changes, principal, who
-from rqmail.web.errors import FieldsError, ForbiddenError
+from rqmail.web.errors import FieldsError, ForbiddenError, ForbiddenSenderError
 from rqmail.web.uploads import takes_file
 
 blueprint = Blueprint("importing", __name__, url_prefix="/messages/imports")
@@ -168,6 +168,10 @@ class Undone(ApiModel):
 def import_file(form: NewImport) -> Any:
     """Hand in a file of messages: all of its rows are taken in (201), or none (422), or it is only checked (200)."""
     app = application()
+    asking = principal()
+    sender = sender_named(form.mailbox, form.tenant) or "default"
+    if asking is None or not asking.may_send_from(sender):
+        raise ForbiddenSenderError
     uploaded: Any = form.file
     name = uploaded.filename or ""
     try:
@@ -180,7 +184,7 @@ def import_file(form: NewImport) -> Any:
         )
         report = app.imports.by(who()).take(
             uploaded.stream,
-            sender_named(form.mailbox, form.tenant) or "default",
+            sender,
             reading,
             name=name,
             dry_run=form.dry_run,

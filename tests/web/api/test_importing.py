@@ -156,6 +156,17 @@ def test_a_token_that_sends_hands_files_in_and_undoes_its_own(
     assert application.audit.lines()[0].who == "crm"
 
 
+def test_a_token_that_is_bound_to_mailboxes_hands_in_files_for_these_alone(
+    web: Flask, client: FlaskClient, application: Application
+) -> None:
+    application.mailboxes.add("club", "club@example.org")
+    _, token = application.access.create("crm", ["send"], by="admin", mailboxes=["club"])
+    crm = web.test_client()
+    crm.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {token}"
+    assert hand_in(crm, GOOD).status_code == 403
+    assert hand_in(crm, GOOD, mailbox="club").status_code == 201
+
+
 def test_an_import_that_nobody_knows_is_404(client: FlaskClient) -> None:
     for path in ("/messages/imports/x", "/messages/imports/x/errors.csv"):
         assert client.get(path).status_code == 404

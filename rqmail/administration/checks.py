@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Literal
 
 from rqmail.clock import Clock
-from rqmail.delivery.senders import Senders
+from rqmail.delivery.senders import Sender, Senders
+from rqmail.errors import RqmailError
 from rqmail.mailers.base import Checked
 from rqmail.mailers.checking import SenderChecker
 from rqmail.models.base import pooled_connection, transaction
@@ -52,15 +54,15 @@ class Checks:
 
     def check_all(self, senders: Iterable[str]) -> dict[str, CheckView]:
         """Ask about each of these senders, a few at a time."""
-        checker = self._make_checker()
         found = [self._senders.find(name) for name in senders]
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            answers = list(threads.map(lambda sender: self._senders.check(sender, checker), found))
+        with closing(self._make_checker()) as checker, ThreadPoolExecutor(_AT_ONCE) as threads:
+            answers = list(threads.map(lambda sender: self._asked(sender, checker), found))
         return {sender.name: self._keep(sender.name, answer) for sender, answer in zip(found, answers, strict=True)}
 
     def check_own_app(self) -> Checked:
         """Ask for a token of the app of the settings; nothing is kept of it."""
-        return self._make_checker().own_app()
+        with closing(self._make_checker()) as checker:
+            return checker.own_app()
 
     def check_saved(self, sender: str, *, ask: bool = True) -> CheckView | None:
         """Ask about what was just saved; ``None``, and nothing kept, where settings for its provider are missing.
@@ -70,7 +72,8 @@ class Checks:
         if not ask:
             self.forget(sender)
             return None
-        answer = self._senders.check(self._senders.find(sender), self._make_checker())
+        with closing(self._make_checker()) as checker:
+            answer = self._asked(self._senders.find(sender), checker)
         if answer.outcome == "unconfigured":
             self.forget(sender)
             return None
@@ -91,6 +94,12 @@ class Checks:
         """Forget what was said about a sender that has gone or is another one by now."""
         with transaction():
             SenderCheck.delete().where(SenderCheck.sender == sender).execute()
+
+    def _asked(self, sender: Sender, checker: SenderChecker) -> Checked:
+        try:
+            return self._senders.check(sender, checker)
+        except RqmailError as error:  # such as a stored secret that this installation's key does not open
+            return Checked(may_send=False, problem=str(error))
 
     def _keep(self, sender: str, answer: Checked) -> CheckView:
         fields = asdict(answer)

@@ -58,6 +58,10 @@ class SenderChecker:
             return _unconfigured("RQMAIL_SENDGRID_API_KEY is not set")
         return self._sendgrid(key.get_secret_value())
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
     def _app(self, app: EntraApp | UnconfiguredMailer) -> Checked:
         if isinstance(app, UnconfiguredMailer):
             return _unconfigured(app.problem)

@@ -67,7 +67,7 @@ def check_api_key(transport: Transport, base_url: str, api_key: str) -> Checked:
     headers = {"Authorization": f"Bearer {api_key}", "Accept": "application/json"}
     try:
         answer = transport.request("GET", f"{base_url}/v3/scopes", headers)
-    except (RequestException, HTTPError, OSError) as error:
+    except (RequestException, HTTPError, OSError, ValueError) as error:
         problem = f"SendGrid cannot be reached ({type(error).__name__}); check the network or proxy"
         return Checked(problem=problem, outcome="away")
     if answer.status == 401:

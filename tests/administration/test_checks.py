@@ -164,3 +164,13 @@ def test_nothing_is_asked_or_kept_at_saving_where_no_app_is_configured(make):
     assert application.checks.check_saved("mailbox:news") is None
     assert application.checks.last("mailbox:news") is None
     assert "RQMAIL_GRAPH_CLIENT_ID is not set" in application.checks.check("mailbox:news").problem
+
+
+def test_a_secret_that_our_key_does_not_open_is_told_of_its_tenant_and_keeps_no_other_from_being_checked(make):
+    application = make()
+    application.tenants.add("beta", "sendgrid", sendgrid_from="post@beta.nl", sendgrid_api_key="SG.key")
+    application.mailboxes.add("news", "news@x.nl")
+    other = make(secret_key="another-key-for-tests-only")
+    checks = other.checks.check_all(["tenant:beta", "mailbox:news"])
+    assert {name: check.level for name, check in checks.items()} == {"tenant:beta": "error", "mailbox:news": "ok"}
+    assert "RQMAIL_SECRET_KEY" in checks["tenant:beta"].problem

@@ -31,7 +31,7 @@ def check_mailbox(transport: Transport, base_url: str, token: str, address: str)
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
     try:
         answer = transport.request("GET", f"{url}?$top=1&$select=id", headers)
-    except (RequestException, HTTPError, OSError) as error:
+    except (RequestException, HTTPError, OSError, ValueError) as error:
         problem = f"Microsoft Graph cannot be reached ({type(error).__name__}); check the network or proxy"
         return Checked(may_send=sends, may_write=writes, problem=problem, outcome="away")
     return _read(answer, sends, writes)

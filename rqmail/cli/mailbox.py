@@ -14,6 +14,7 @@ from rqmail.cli.checking import check_senders
 from rqmail.cli.parameters import Duration, Limit, Until
 from rqmail.cli.printing import (
     json_option,
+    last_check,
     no_check_option,
     print_json,
     show_standing,
@@ -47,9 +48,8 @@ def mailbox() -> None:
 def list_(*, json_: bool) -> None:
     """List the mailboxes and their limits; `rqmail status` shows what is used of them."""
     app = application()
-    views = app.mailboxes.all()
+    views, checks = app.mailboxes.all(), app.checks.all()
     if json_:
-        checks = app.checks.all()
         print_json([as_json(view) | {"check": as_json(checks.get(f"mailbox:{view.key}"))} for view in views])
         return
     shown = table(
@@ -58,9 +58,10 @@ def list_(*, json_: bool) -> None:
         "per minute",
         "recipients/day",
         "paused",
+        "check",
         right=("per minute", "recipients/day"),
         folds=("address", "paused"),
-        drops=("paused", "address"),
+        drops=("check", "paused", "address"),
     )
     defaults = app.overview.defaults
     for view in views:
@@ -70,6 +71,7 @@ def list_(*, json_: bool) -> None:
             _limit(view.rate_limit_per_minute, defaults.per_minute),
             _limit(view.rate_limit_recipients_per_day, defaults.recipients_per_day),
             plain(f"{moment(view.paused_until, app.clock())}: {view.pause_reason}" if view.paused_until else ""),
+            last_check(checks, f"mailbox:{view.key}"),
         )
     console().print(shown)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -44,6 +44,11 @@ def show_check(check: CheckView) -> None:
     out.print(plain(", ".join(f"{name}: {words[answer]}" for name, answer in told)))
     if check.problem:
         out.print(plain(f"{check.level}: {check.problem}"))
+
+
+def last_check(checks: Mapping[str, CheckView], sender: str) -> str:
+    """Say in one word what the last check of a sender found; nothing where there was none."""
+    return checks[sender].level if sender in checks else ""
 
 
 def warn_of_check(check: CheckView | None) -> None:

@@ -14,6 +14,7 @@ from rqmail.cli.checking import check_senders
 from rqmail.cli.parameters import Duration, secret_from
 from rqmail.cli.printing import (
     json_option,
+    last_check,
     no_check_option,
     print_json,
     show_standing,
@@ -53,18 +54,25 @@ def tenant() -> None:
 @json_option
 def list_(*, json_: bool) -> None:
     """List the tenants; secrets only as set or not."""
-    views = application().tenants.all()
+    views, checks = application().tenants.all(), application().checks.all()
     if json_:
-        checks = application().checks.all()
         print_json([as_json(view) | {"check": as_json(checks.get(f"tenant:{view.key}"))} for view in views])
         return
     shown = table(
-        "key", "provider", "address", "app", "secret", folds=("address", "app"), drops=("secret", "app", "address")
+        "key",
+        "provider",
+        "address",
+        "app",
+        "secret",
+        "check",
+        folds=("address", "app"),
+        drops=("check", "secret", "app", "address"),
     )
     for view in views:
         has_secret = view.has_sendgrid_api_key if view.provider == "sendgrid" else view.has_graph_client_secret
         address = view.sendgrid_from if view.provider == "sendgrid" else view.address
-        shown.add_row(view.key, view.provider, plain(address), plain(view.graph_client_id), "set" if has_secret else "")
+        secret, check = "set" if has_secret else "", last_check(checks, f"tenant:{view.key}")
+        shown.add_row(view.key, view.provider, plain(address), plain(view.graph_client_id), secret, check)
     console().print(shown)
 
 

@@ -15,8 +15,8 @@ from rqmail.mailers.http.transport import Transport
 from rqmail.mailers.sendgrid import check_api_key
 from rqmail.settings import Settings
 
-_CONNECT_SECONDS = 3.0
-_ANSWER_SECONDS = 5.0
+_CONNECT_SECONDS = 2.0
+_ANSWER_SECONDS = 4.0
 
 
 class SenderChecker:

@@ -145,7 +145,7 @@ def test_a_mailbox_is_checked_when_it_is_saved_and_when_asked(run, run_json, gra
     assert run("mailbox", "delete", "news").exit_code == 0
 
 
-def test_a_tenant_with_a_wrong_secret_is_saved_and_told_so(run, run_json, graph_of_the_sandbox, tmp_path):
+def test_a_tenant_with_a_wrong_secret_is_saved_and_told_so(run, run_json, graph_of_the_sandbox, tmp_path, monkeypatch):
     (tmp_path / "secret").write_text("wrong")
     saved = run(
         "tenant", "add", "acme", "--provider", "microsoft-graph", "--address", "post@acme.nl",
@@ -155,6 +155,8 @@ def test_a_tenant_with_a_wrong_secret_is_saved_and_told_so(run, run_json, graph_
     assert "graphClientSecret of tenant acme" in saved.stderr
     assert run("tenant", "check", "acme").exit_code == 1
     assert run_json("tenant", "list")[0]["check"]["maySend"] is False
+    monkeypatch.setenv("COLUMNS", "160")
+    assert "error" in run("tenant", "list").stdout
 
 
 def test_nothing_is_asked_where_no_app_is_configured(run_json):

@@ -84,3 +84,11 @@ def test_a_tenant_is_added_once_and_removed(client: FlaskClient, acme: str) -> N
     assert client.delete(acme).json == {"done": True}
     assert client.get(acme).status_code == 404
     assert client.put(acme, json={}).status_code == 404
+
+
+@pytest.mark.parametrize("field", ["graphTenantId", "graphClientId"])
+def test_the_ids_of_an_app_are_guids_or_refused_by_name(client: FlaskClient, field: str) -> None:
+    new = {"key": "beta", "provider": "microsoft-graph", "address": "post@beta.nl", field: "no guid"}
+    refused = client.post("/admin/tenants", json=new)
+    assert refused.status_code == 400
+    assert field in refused.json["fieldErrors"]

@@ -233,13 +233,13 @@ class _Run:
     def _begin(self, mailbox: _Mailbox, candidates: list[Message]) -> None:
         """Move messages to SENDING, and those that are too late to EXPIRED."""
         now = self._lanes.clock()
-        in_time = [m for m in candidates if m.expires_on is None or m.expires_on > now]
-        for late in (m for m in candidates if m not in in_time):
-            retry_while_away(lambda late=late: Message.expire(late.id, now))  # type: ignore[misc]
         # Who sends is asked again: it is written down with the attempt what it goes through, whatever was edited since.
         known = self._lanes.senders.all()
         by_route: dict[Route | None, list[Message]] = {}
-        for message in in_time:
+        for message in candidates:
+            if (expires_on := message.expires_on) is not None and expires_on <= now:
+                retry_while_away(lambda late=message.id: Message.expire(late, now))  # type: ignore[misc]
+                continue
             sender = known.get(message.sender)
             by_route.setdefault(sender.route if sender else None, []).append(message)
         for route, messages in by_route.items():

@@ -98,14 +98,15 @@ class _Call:
 
     def attempt(self, outcome: str, error: MailError | None = None, receipt: Receipt | None = None) -> Attempt:
         answer = error or receipt
+        route = self.sender.route
         return Attempt(
             at=self.at.isoformat(),
             outcome=outcome,
             duration_ms=round(self.seconds * 1000),
-            provider=self.sender.route.provider,
-            mailbox_key=self.sender.route.mailbox_key,
-            entra_tenant=self.sender.route.entra_tenant,
-            app_id=self.sender.route.app_id,
+            provider=route.provider,
+            mailbox_key=route.mailbox_key,
+            entra_tenant=route.entra_tenant,
+            app_id=route.app_id,
             status=answer.status if answer else None,
             code=error.code if error else None,
             request_id=answer.request_id if answer else None,

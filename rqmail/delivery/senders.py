@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from rqmail.clock import monotonic
@@ -57,11 +57,13 @@ class Sender:
     entra_tenant: str | None = None
     app_id: str | None = None
     pacing: Pacing = "burst"
+    #: What a mail of this sender goes through now.
+    route: Route = field(init=False)
 
-    @property
-    def route(self) -> Route:
-        """What a mail of this sender goes through now."""
-        return Route(self.provider, self.budget_key, self.entra_tenant, self.app_id)
+    def __post_init__(self) -> None:
+        """Say once what its mails go through: it is asked for several times a mail."""
+        route = Route(self.provider, self.budget_key, self.entra_tenant, self.app_id)
+        object.__setattr__(self, "route", route)
 
     @property
     def paused_until(self) -> datetime | None:

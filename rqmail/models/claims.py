@@ -111,9 +111,8 @@ class ClaimMoves(MessageRow):
 
         Half of the lease is for the request itself and for clocks that differ.
         """
-        if self.attempted_on is None or self.lease_until is None:
-            return False
-        return now < self.attempted_on + (self.lease_until - self.attempted_on) / 2
+        began, until = self.attempted_on, self.lease_until
+        return began is not None and until is not None and now < began + (until - began) / 2
 
     def is_claimed(self) -> bool:
         """Read whether the row is still SENDING under the claim this one was started with."""

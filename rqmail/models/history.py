@@ -12,6 +12,8 @@ from rqmail.models.base import to_column
 #: Characters of a history after which waits are no longer added to it.
 LONGEST_HISTORY = 32_000
 
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -72,9 +74,12 @@ def iso(moment: datetime) -> str:
 
 def line(told: Attempt | Event) -> str:
     """Write an attempt or an event as a line of the history; what is not known is left out."""
-    values = ((name, getattr(told, name)) for name in told.__slots__)
-    entry = {name: iso(value) if isinstance(value, datetime) else value for name, value in values if value is not None}
-    return json.dumps(entry, ensure_ascii=False) + "\n"
+    entry = {
+        name: iso(value) if isinstance(value, datetime) else value
+        for name in told.__slots__
+        if (value := getattr(told, name)) is not None
+    }
+    return _as_json(entry) + "\n"
 
 
 def entries(history: str) -> list[dict[str, Any]]:

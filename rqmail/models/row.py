@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal
 
 import peewee
@@ -18,6 +19,31 @@ def these(ids: Iterable[str]) -> tuple[str, list[Any]]:
     """Write the condition that finds rows by id."""
     values = list(ids)
     return f"id IN ({', '.join([db.param] * len(values)) or 'NULL'})", values
+
+
+@lru_cache(maxsize=256)
+def _update(
+    param: str,
+    status: MessageStatus,
+    allowed: frozenset[MessageStatus],
+    columns: tuple[str, ...],
+    told: Literal["wait", "line"] | None,
+    counts: str | None,
+) -> tuple[str, str]:
+    """Write the UPDATE of a move, before its condition and after; ``told`` is which kind of line its history gets."""
+    assignments = [f"status = '{status.value}'", *(f"{column} = {param}" for column in columns)]
+    if told == "wait":
+        # A wait that goes on for the same reason is told once, and no history grows without end.
+        going_on = f"waiting_for = {param} OR LENGTH(attempt_log) > {LONGEST_HISTORY}"
+        assignments.append(f"attempt_log = attempt_log || CASE WHEN {going_on} THEN '' ELSE {param} END")
+    elif told == "line":
+        assignments.append(f"attempt_log = attempt_log || {param}")
+    if counts is not None:
+        assignments.append(f"{counts} = {counts} + 1")
+    return (
+        f"UPDATE message SET {', '.join(assignments)} WHERE ",  # noqa: S608 - names and states are ours
+        f" AND status || '' IN ({IN[allowed]}) RETURNING id",
+    )
 
 
 class MessageRow(BaseModel):
@@ -84,28 +110,21 @@ class MessageRow(BaseModel):
         """Move the rows that match ``where`` and may enter ``status`` from where they are; answer their ids.
 
         ``log`` is added to their history, ``counts`` names what goes up by one, ``changes`` are columns to set. One
-        statement of its own, written out here: it runs twice for every mail, and a query builder takes longer over it
+        statement of its own, written out once: it runs twice for every mail, and a query builder takes longer over it
         than the database does.
         """
         allowed = ENTERED_FROM[status] if from_ is None else ENTERED_FROM[status] & from_
-        assignments = [f"status = '{status.value}'", *(f"{column} = {db.param}" for column in changes)]
         set_to = [to_column(value) if isinstance(value, datetime) else value for value in changes.values()]
+        told: Literal["wait", "line"] | None = None
         if isinstance(log, Event) and log.waiting_for is not None:
-            # A wait that goes on for the same reason is told once, and no history grows without end.
-            going_on = f"waiting_for = {db.param} OR LENGTH(attempt_log) > {LONGEST_HISTORY}"
-            assignments.append(f"attempt_log = attempt_log || CASE WHEN {going_on} THEN '' ELSE {db.param} END")
+            told = "wait"
             set_to += [log.waiting_for, line(log)]
         elif log is not None:
-            assignments.append(f"attempt_log = attempt_log || {db.param}")
+            told = "line"
             set_to.append(line(log))
-        if counts is not None:
-            assignments.append(f"{counts} = {counts} + 1")
-        statement = (
-            f"UPDATE message SET {', '.join(assignments)} WHERE {where}"  # noqa: S608 - names and states are ours
-            f" AND status || '' IN ({IN[frozenset(allowed)]}) RETURNING id"
-        )
+        head, tail = _update(db.param, status, allowed, tuple(changes), told, counts)
         with pooled_connection():
-            return [row[0] for row in db.execute_sql(statement, [*set_to, *values]).fetchall()]
+            return [row[0] for row in db.execute_sql(head + where + tail, [*set_to, *values]).fetchall()]
 
     def _settle(
         self,
@@ -138,15 +157,16 @@ class MessageRow(BaseModel):
     @property
     def route(self) -> Route | None:
         """What the present attempt, or the last one, goes through; ``None`` before the first, or if nobody knows."""
-        if self.provider is None or self.mailbox_key is None:
+        provider, mailbox_key = self.provider, self.mailbox_key
+        if provider is None or mailbox_key is None:
             return None
-        return Route(self.provider, self.mailbox_key, self.entra_tenant, self.app_id)
+        return Route(provider, mailbox_key, self.entra_tenant, self.app_id)
 
     def goes_through(self, route: Route | None) -> None:
         """Take over what :meth:`start_sending` has written, without reading the row again."""
         if route is not None:
-            for name in Route.__slots__:
-                setattr(self, name, getattr(route, name))
+            self.provider, self.mailbox_key = route.provider, route.mailbox_key
+            self.entra_tenant, self.app_id = route.entra_tenant, route.app_id
 
     @property
     def unclear_since(self) -> datetime:

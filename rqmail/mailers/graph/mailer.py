@@ -21,6 +21,8 @@ ID_HEADER = "x-rqmail-id"
 #: The most Graph takes in one write request.
 LARGEST_REQUEST = 4 * 1024 * 1024
 
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 
 class MicrosoftGraphMailer:
     """Hands mails to Graph's ``sendMail`` as JSON.
@@ -70,7 +72,7 @@ def encode_message(mail: Mail) -> bytes:
     message["singleValueExtendedProperties"] = [{"id": ID_PROPERTY, "value": mail.id}]
     document = {"message": message, "saveToSentItems": True}
     # A lone surrogate cannot be written in UTF-8; a question mark in its place still delivers the mail.
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
+    return _as_json(document).encode("utf-8", errors="replace")
 
 
 def _recipients(addresses: tuple[Address, ...]) -> list[dict[str, dict[str, str]]]:

@@ -17,11 +17,13 @@ from http.client import HTTPException
 from socket import SocketIO, socket
 from typing import TYPE_CHECKING, Any
 
+from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
 from requests.exceptions import InvalidURL
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager
+from requests.structures import CaseInsensitiveDict
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager, Retry
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, LocationValueError, NewConnectionError
 
 from rqmail.clock import monotonic
 
@@ -170,11 +172,46 @@ class _TlsPool(HTTPSConnectionPool):
 _POOLS = {"http": _PlainPool, "https": _TlsPool}
 
 
+#: No request is sent twice, whatever became of it.
+NEVER_AGAIN = Retry(0, read=False)
+
+#: Hosts whose pools are kept: a few providers'.
+_MOST_HOSTS = 16
+
+
 class PoolAdapter(HTTPAdapter):
-    """A requests adapter over these pools; it never sends a request twice."""
+    """A requests adapter over these pools, asked for the pool of a host: finding it costs more than using it."""
 
     def __init__(self, *, connections: int) -> None:
-        super().__init__(pool_connections=16, pool_maxsize=connections, max_retries=0)
+        super().__init__(pool_connections=_MOST_HOSTS, pool_maxsize=connections, max_retries=NEVER_AGAIN)
+        self._ways: dict[str, tuple[HTTPConnectionPool, bool]] = {}
+
+    def way_to(self, host: str, verify: bool | str, proxies: dict[str, str]) -> tuple[HTTPConnectionPool, bool]:
+        """Answer the pool of ``host`` (``https://NAME``), and whether it is asked for whole URLs, as proxies are.
+
+        It is found once, and kept for as long as there are not many newer ones. Raises what requests raises when a
+        certificate file is missing or a proxy is none.
+        """
+        way = self._ways.get(host)
+        if way is not None:
+            return way
+        request = PreparedRequest()
+        request.method, request.url, request.headers = "GET", f"{host}/", CaseInsensitiveDict()
+        try:
+            pool: Any = self.get_connection_with_tls_context(request, verify, proxies=proxies)
+        except LocationValueError as error:
+            raise InvalidURL(str(error)) from error
+        self.cert_verify(pool, request.url, verify, None)
+        whole_url = self.request_url(request, proxies) != request.path_url
+        if len(self._ways) >= _MOST_HOSTS:
+            self._ways.clear()
+        self._ways[host] = pool, whole_url
+        return pool, whole_url
+
+    def close(self) -> None:
+        """Close all pools."""
+        super().close()
+        self._ways.clear()
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make the manager that hands out pools per host."""

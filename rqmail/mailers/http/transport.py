@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from requests import PreparedRequest
-from requests.structures import CaseInsensitiveDict
 from requests.utils import get_environ_proxies
+from urllib3 import Timeout
 from urllib3.exceptions import HTTPError
 
 from rqmail.mailers.http.per_process import PerProcess
-from rqmail.mailers.http.pool import PoolAdapter, called_before_writing
+from rqmail.mailers.http.pool import NEVER_AGAIN, PoolAdapter, called_before_writing
 from rqmail.settings import LOOPBACK_HOSTS
 
 _CHUNK = 16 * 1024
@@ -31,9 +30,9 @@ class Answer:
 class Transport:
     """Sends requests for all mailers of a process, from any thread.
 
-    Stands on requests' adapter rather than its session: no cookies, no redirects, and nothing from the environment but
-    the proxy, which is looked up once per host (loopback has none). ``connect_timeout`` bounds connecting and each
-    write, ``answer_timeout`` the whole answer. ``ca_bundle`` replaces the trusted certificates.
+    Stands on the pools of requests' adapter rather than its session: no cookies, no redirects, and nothing from the
+    environment but the proxy, which is looked up once per host (loopback has none). ``connect_timeout`` bounds
+    connecting and each write, ``answer_timeout`` the whole answer. ``ca_bundle`` replaces the trusted certificates.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class Transport:
         ca_bundle: Path | None = None,
         connections: int = 256,
     ) -> None:
-        self._timeout = (connect_timeout, answer_timeout)
+        self._timeout = Timeout(connect=connect_timeout, read=answer_timeout)
         self._verify: bool | str = str(ca_bundle) if ca_bundle else True
         self._adapter = PerProcess(lambda: PoolAdapter(connections=connections))
         self._proxies: dict[str, dict[str, str]] = {}
@@ -62,41 +61,43 @@ class Transport:
         """Send one request and answer what came back, reading at most about ``limit`` bytes of its body.
 
         ``before_writing`` is called on the connected socket, directly before the first byte; what it raises is raised
-        here, and nothing is written. Raises what requests raises when there is no status line; once there is one, a
-        broken body is just a short one.
+        here, and nothing is written. Raises what urllib3 raises when there is no status line, and what requests does
+        where there is no way to the host; once there is a status line, a broken body is just a short one.
         """
-        request = PreparedRequest()
-        request.method = method
-        request.url = url
-        request.headers = CaseInsensitiveDict(headers)
-        if body is not None:
-            request.headers["Content-Length"] = str(len(body))
-            request.body = body
+        parts = urlsplit(url)
+        host = f"{parts.scheme}://{parts.netloc}"
+        pool, whole_url = self._adapter.get().way_to(host, self._verify, self._proxies_for(host, parts.hostname))
         with called_before_writing(before_writing):
-            response = self._adapter.get().send(
-                request, stream=True, timeout=self._timeout, verify=self._verify, proxies=self._proxies_for(url)
+            response = pool.urlopen(
+                method,
+                url if whole_url else f"{parts.path or '/'}{parts.query and '?'}{parts.query}",
+                body=body,
+                headers=headers,
+                retries=NEVER_AGAIN,
+                redirect=False,
+                assert_same_host=False,
+                timeout=self._timeout,
+                preload_content=False,
             )
         received = b""
         try:
-            for chunk in response.raw.stream(_CHUNK, decode_content=True):
+            for chunk in response.stream(_CHUNK, decode_content=True):
                 received += chunk
                 if len(received) > limit:
-                    response.raw.close()
+                    response.close()
                     break
         except (HTTPError, OSError):
-            response.raw.close()
-        response.raw.release_conn()
-        return Answer(response.status_code, response.headers, received[:limit])
+            response.close()
+        response.release_conn()
+        return Answer(response.status, response.headers, received[:limit])
 
     def close(self) -> None:
         """Close the pooled connections of this process."""
         self._adapter.get().close()
 
-    def _proxies_for(self, url: str) -> dict[str, str]:
-        parts = urlsplit(url)
-        host = f"{parts.scheme}://{parts.netloc}"
+    def _proxies_for(self, host: str, name: str | None) -> dict[str, str]:
         proxies = self._proxies.get(host)
         if proxies is None:
-            proxies = {} if parts.hostname in LOOPBACK_HOSTS else dict(get_environ_proxies(host))
+            proxies = {} if name in LOOPBACK_HOSTS else dict(get_environ_proxies(host))
             self._proxies[host] = proxies
         return proxies

@@ -288,6 +288,25 @@ def test_a_huge_body_is_read_to_the_limit_only(transport):
     assert len(answer.body) == 1000
 
 
+def test_the_way_to_a_host_is_found_once_and_anew_when_it_was_given_up_for_newer_ones(transport, monkeypatch):
+    found = []
+    find = pool.PoolAdapter.get_connection_with_tls_context
+    monkeypatch.setattr(
+        pool.PoolAdapter,
+        "get_connection_with_tls_context",
+        lambda self, request, *args, **kwargs: found.append(request.url) or find(self, request, *args, **kwargs),
+    )
+    with serving(Script([(200, {}, b"{}")] * 4)) as url:
+        for path in ("", "/a?b=c", "/d"):
+            transport.request("GET", f"{url}{path}", {})
+        assert found == [f"{url}/"]
+
+        for number in range(pool._MOST_HOSTS):
+            transport._adapter.get().way_to(f"http://127.0.0.1:{number + 1}", True, {})
+        assert transport.request("GET", url, {}).status == 200
+        assert found.count(f"{url}/") == 2
+
+
 def test_a_body_without_end_is_hung_up_on():
     written = []
 

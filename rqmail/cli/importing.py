@@ -50,6 +50,9 @@ Examples:
 @sender_options
 @click.option("--format", "format_", type=click.Choice(["csv", "jsonl"]), help="Otherwise told by the file's name.")
 @click.option("--encoding", metavar="NAME", help="The encoding of the file; otherwise it is found out.")
+@click.option(
+    "--delimiter", type=click.Choice([",", ";", "tab", "|"]), help="What stands between cells, if not found out."
+)
 @click.option("--sheet", metavar="NAME", help="The sheet of a spreadsheet; otherwise the first.")
 @click.option("--column", "columns", multiple=True, metavar="NAME=THEIRS", help="What the file calls a column of ours.")
 @click.option("--ignore-other-columns", is_flag=True, help="Pass over columns that are none of ours.")
@@ -67,6 +70,7 @@ def import_(
     tenant: str | None,
     format_: Any,
     encoding: str | None,
+    delimiter: str | None,
     sheet: str | None,
     columns: tuple[str, ...],
     timezone: str | None,
@@ -95,6 +99,7 @@ def import_(
         sheet,
         naming_of(columns, ignore_others=ignore_other_columns),
         local_time(timezone or app.settings.timezone, date_format),
+        "\t" if delimiter == "tab" else delimiter,
     )
     with (
         _rewindable(file) as opened,

@@ -37,6 +37,7 @@ class Reading:
     sheet: str | None = None
     naming: Naming = field(default_factory=Naming)
     local_time: LocalTime = field(default_factory=LocalTime)
+    delimiter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class Duplicate:
 class ImportReport:
     """What became of a file: nothing is stored unless ``error_count`` is 0; ``errors`` holds the first of them.
 
-    ``encoding`` is what it was read in (empty for a spreadsheet), ``passed_over`` the rows above its header;
+    ``encoding`` is what it was read in (empty for a spreadsheet), ``delimiter`` what stands between the cells of a CSV
+    file, ``passed_over`` the rows above its header;
     ``duplicates`` counts rows all of whose recipients earlier rows have, ``skipped`` those left out for that, and
     ``duplicate_rows`` holds the first of them. ``import_id`` names what was kept of it, if anything was.
     """
@@ -84,6 +86,7 @@ class ImportReport:
     skipped: int = 0
     duplicate_rows: tuple[Duplicate, ...] = ()
     import_id: str | None = None
+    delimiter: str = ""
 
 
 @dataclass(slots=True)
@@ -94,6 +97,7 @@ class _Source:
     sender: str
     reading: Reading
     encoding: str = ""
+    delimiter: str = ""
     header: tuple[str, ...] = ()
     passed_over: tuple[str, ...] = ()
 
@@ -109,7 +113,8 @@ class _Source:
                 cells = () if isinstance(found, InvalidInputError) else _cells(found)
                 yield row, cells, self._draft(found)
             return
-        dialect = find_dialect(self._lines, self.reading.naming.known)
+        dialect = find_dialect(self._lines, self.reading.naming.known, self.reading.delimiter)
+        self.delimiter = dialect.delimiter
         yield from self._table(rows(self._lines(), dialect))
 
     def _lines(self) -> Iterator[str]:
@@ -206,7 +211,7 @@ class FileCheck:
             raise InvalidInputError("file", "", "at least one row below the header")
         return ImportReport(
             count, 0, error_count, tuple(errors), source.encoding, source.passed_over, people.repeated,
-            people.repeated if self.skip_duplicates else 0, tuple(duplicates),
+            people.repeated if self.skip_duplicates else 0, tuple(duplicates), delimiter=source.delimiter,
         )  # fmt: skip
 
 

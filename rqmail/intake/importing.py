@@ -332,6 +332,7 @@ def _remembered(report: ImportReport) -> dict[str, Any]:
         "errorCount": report.error_count,
         "errors": [(one.row, one.field, one.message) for one in report.errors],
         "encoding": report.encoding,
+        "delimiter": report.delimiter,
         "passedOver": report.passed_over,
         "duplicates": report.duplicates,
         "skipped": report.skipped,
@@ -352,6 +353,7 @@ def _seen(row: MessageImport, messages: dict[str, int]) -> Import:
         known.get("skipped", 0),
         tuple(Duplicate(*one) for one in _listed(known, "duplicateRows")),
         row.id,
+        known.get("delimiter", ""),
     )
     return Import(
         id=row.id,

@@ -30,11 +30,18 @@ class Dialect:
     backslashed: bool = False
 
 
-def find_dialect(lines: Callable[[], Iterator[str]], score: Callable[[list[str]], int]) -> Dialect:
-    """Find the dialect in which some of the first rows names most columns; ``score`` counts those of a row."""
+def find_dialect(
+    lines: Callable[[], Iterator[str]], score: Callable[[list[str]], int], delimiter: str | None = None
+) -> Dialect:
+    """Find the dialect in which some of the first rows names most columns; ``score`` counts those of a row.
+
+    A ``delimiter`` that is given is taken, whatever the file looks like.
+    """
+    if delimiter is not None and (len(delimiter) != 1 or delimiter not in DELIMITERS):
+        raise InvalidInputError("delimiter", delimiter, "a comma, a semicolon, a tab or |")
     beginning = list(islice(lines(), _LOOKED_AT))
     stated = _SEP.fullmatch(beginning[0]) if beginning else None
-    tried = stated[1] if stated else DELIMITERS
+    tried = delimiter or (stated[1] if stated else DELIMITERS)
     dialects = [Dialect(delimiter) for delimiter in tried]
     best = max(dialects, key=lambda dialect: max((score(row) for row in _sound(rows(beginning, dialect))), default=0))
     if any('\\"' in line for line in lines()):

@@ -172,3 +172,13 @@ def test_a_field_of_json_can_be_named_and_others_passed_over():
     naming = Naming({"to": "E-mail"}, ignore_others=True)
     [(_, values)] = json_rows(lambda: iter(['{"e-mail": "a@x.nl", "subject": "s", "text": "t", "id": 7}']), naming)
     assert values == {"to": "a@x.nl", "subject": "s", "text": "t"}
+
+
+def test_a_delimiter_that_is_named_is_taken_and_which_one_was_taken_is_told(intake):
+    text = "to;subject;text\na@x.nl;a,b;c,d\n"
+    assert imported(intake, text).delimiter == ";"
+    assert imported(intake, text, Reading(delimiter=";")).delimiter == ";"
+    with pytest.raises(InvalidInputError, match="header"):
+        imported(intake, text, Reading(delimiter=","))
+    with pytest.raises(InvalidInputError, match="delimiter: 'x' is not valid; allowed: a comma, a semicolon"):
+        imported(intake, text, Reading(delimiter="x"))

@@ -59,6 +59,9 @@ class NewImport(ApiModel):
         None
     )
     encoding: Annotated[Line | None, Field(description="Left out, it is found out")] = None
+    delimiter: Annotated[
+        Literal[",", ";", "tab", "|"] | None, Field(description="What stands between cells; left out, it is found out")
+    ] = None
     sheet: Annotated[Line | None, Field(description="The sheet of a spreadsheet; left out, the first")] = None
     columns: Annotated[
         list[Line],
@@ -96,8 +99,8 @@ class DuplicateOf(ApiModel):
 class FileReport(ApiModel):
     """What was found in a file: at most 1,000 errors and duplicates by row, the counts are of all.
 
-    encoding is what it was read in (empty for a spreadsheet), passedOver the rows above its header; skipped counts the
-    duplicates that were left out.
+    encoding is what it was read in (empty for a spreadsheet), delimiter what stands between the cells of a CSV file,
+    passedOver the rows above its header; skipped counts the duplicates that were left out.
     """
 
     rows: int
@@ -105,6 +108,7 @@ class FileReport(ApiModel):
     error_count: int
     errors: list[RowErrorOf]
     encoding: str
+    delimiter: str
     passed_over: list[str]
     duplicates: int
     skipped: int
@@ -181,6 +185,7 @@ def import_file(form: NewImport) -> Any:
             form.sheet,
             naming_of(form.columns, ignore_others=form.ignore_other_columns),
             local_time(form.timezone or app.settings.timezone, form.date_format),
+            "\t" if form.delimiter == "tab" else form.delimiter,
         )
         report = app.imports.by(who()).take(
             uploaded.stream,

@@ -7,6 +7,7 @@ from flask import Blueprint
 from rqmail.web.pages import (
     audit,
     decisions,
+    imports,
     language,
     mailboxes,
     message,
@@ -20,7 +21,7 @@ from rqmail.web.pages import (
 
 blueprint = Blueprint("pages", __name__)
 
-for _page in (overview, mailboxes, messages, message, decisions, tenants, tokens, audit, language):
+for _page in (overview, mailboxes, messages, message, imports, decisions, tenants, tokens, audit, language):
     blueprint.register_blueprint(_page.blueprint)
 
 language.install(blueprint)

@@ -17,15 +17,13 @@ from rqmail.models.message import MessageStatus
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import words
+from rqmail.web.pages.framed import framed
 from rqmail.web.pages.language import say
 from rqmail.web.pages.returning import action, back
 
 blueprint = Blueprint("message", __name__, url_prefix="/messages/<message_id>")
 
 _PAGE = "pages.message.show"
-
-#: What a mail's own HTML may do: look like itself. No script, no form, no request to anyone, no origin of its own.
-_FRAME_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
 
 #: What a person may do to a message in each status.
 MAY = {
@@ -73,15 +71,11 @@ def show(message_id: str) -> str:
 @blueprint.get("/html")
 @require(Scope.READ)
 def html(message_id: str) -> Response:
-    """Answer a mail's own HTML, for the frame it is shown in: a page of its own that may do nothing."""
+    """Answer a mail's own HTML, for the frame it is shown in."""
     body = messages.show(message_id).html
     if body is None:
         raise NotFoundError("HTML of message", message_id)
-    return Response(
-        body,
-        content_type="text/html; charset=utf-8",
-        headers={"Content-Security-Policy": _FRAME_POLICY, "X-Frame-Options": "SAMEORIGIN"},
-    )
+    return framed(body)
 
 
 @action(blueprint, "/<any('cancel', 'requeue', 'send-now', 'sent', 'resend', 'discard'):verb>", page=_PAGE)

@@ -308,3 +308,30 @@ BULK_DONE: Final[dict[str, Counted]] = {
     "resend": counted("1 message is sent again.", "%(number)s messages are sent again."),
     "discard": counted("1 message was discarded.", "%(number)s messages were discarded."),
 }
+
+#: Where an import is.
+IMPORT_STATES: Final[Words] = {
+    "CHECKING": lazy_gettext("Being checked"),
+    "CHECKED": lazy_gettext("Checked, not queued yet"),
+    "REFUSED": lazy_gettext("Refused"),
+    "STORING": lazy_gettext("Being queued"),
+    "DONE": lazy_pgettext("import", "Queued"),
+    "UNDONE": lazy_gettext("Undone"),
+}
+
+#: What is said of a checked file, what its button says, and what is said after an undo.
+IMPORT_READY: Final[Counted] = counted(
+    "Every row is good: 1 message can be queued.", "Every row is good: %(number)s messages can be queued."
+)
+IMPORT_QUEUE: Final[Counted] = counted("Queue 1 message", "Queue %(number)s messages")
+IMPORT_UNDONE: Final[Counted] = counted(
+    "The import is undone: 1 message was cancelled.", "The import is undone: %(number)s messages were cancelled."
+)
+
+#: What stands between the cells of a file.
+DELIMITERS: Final[Words] = {
+    "comma": lazy_gettext("a comma"),
+    "semicolon": lazy_gettext("a semicolon"),
+    "tab": lazy_gettext("a tab"),
+    "bar": lazy_gettext("a vertical bar"),
+}

@@ -34,6 +34,7 @@ def test_a_file_is_taken_in_under_an_id_and_can_be_looked_up_and_undone(client: 
     assert answer.status_code == 201, answer.json
     told = answer.json
     assert (told["rows"], told["stored"], told["duplicates"], told["dryRun"]) == (3, 3, 1, False)
+    assert told["delimiter"] == ";"
     assert told["duplicateRows"] == [{"row": 4, "address": "A@x.nl"}]
     assert [row.import_id for row in Message.select()] == [told["id"]] * 3
 

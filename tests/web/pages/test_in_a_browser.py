@@ -180,7 +180,15 @@ def test_what_others_wrote_never_runs(page: Page, application: Application, obse
         [message_id] = submitted(new_message("mailbox:nieuws", subject=EVIL, text=EVIL, html=EVIL))
         Message.update(last_error=EVIL, waiting_for=EVIL[:40]).where(Message.id == message_id).execute()
         message_in(MessageStatus.UNKNOWN, subject=EVIL, last_error=EVIL, mailbox_key=EVIL)
-    for path in ("/ui/", "/ui/mailboxes", "/ui/mailboxes/nieuws", "/ui/messages", "/ui/decisions", "/ui/audit"):
+    for path in (
+        "/ui/",
+        "/ui/mailboxes",
+        "/ui/mailboxes/nieuws",
+        "/ui/messages",
+        "/ui/imports",
+        "/ui/decisions",
+        "/ui/audit",
+    ):
         page.goto(path)
         expect(page).not_to_have_title("broken")
         assert page.locator("img[src=x]").count() == 0

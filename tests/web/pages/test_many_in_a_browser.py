@@ -113,7 +113,16 @@ def test_a_phone_shows_every_entry_of_the_menu_and_every_page_names_the_zone(pag
     page.goto("/ui/")
     for entry in page.get_by_role("navigation", name="Pagina's").get_by_role("link").all():
         expect(entry).to_be_in_viewport(ratio=1)
-    for path in ("/ui/", "/ui/mailboxes", "/ui/messages", "/ui/decisions", "/ui/tenants", "/ui/tokens", "/ui/audit"):
+    for path in (
+        "/ui/",
+        "/ui/mailboxes",
+        "/ui/messages",
+        "/ui/imports",
+        "/ui/decisions",
+        "/ui/tenants",
+        "/ui/tokens",
+        "/ui/audit",
+    ):
         page.goto(path)
         expect(page.locator("footer")).to_contain_text("Europe/Amsterdam")
 

@@ -16,7 +16,16 @@ from support.messages import ATTEMPT, message_in, new_message, reloaded, submitt
 from web.asking import ADMIN_TOKEN
 from web.pages.populated import populate
 
-PAGES = ("/ui/", "/ui/mailboxes", "/ui/messages", "/ui/decisions", "/ui/tenants", "/ui/tokens", "/ui/audit")
+PAGES = (
+    "/ui/",
+    "/ui/mailboxes",
+    "/ui/messages",
+    "/ui/imports",
+    "/ui/decisions",
+    "/ui/tenants",
+    "/ui/tokens",
+    "/ui/audit",
+)
 ADMIN_PAGES = ("/ui/tokens", "/ui/audit")
 EVIL = "<script>alert(1)</script>{{7*7}}\"'><img src=x onerror=alert(2)>"
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rqmail.delivery.senders import Senders
     from rqmail.insight.overview import Overview
     from rqmail.insight.readiness import Readiness
+    from rqmail.insight.waiting import Waiting
     from rqmail.intake.draft import Intake
     from rqmail.intake.idempotency import Submission
     from rqmail.intake.importing import Imports
@@ -310,6 +311,13 @@ class Application:
         from rqmail.insight.overview import Overview
 
         return Overview(self.limiter, self.queues, self.clock, self._default_limits, pacing=self.settings.pacing)
+
+    @_Part
+    def waiting(self) -> Waiting:
+        """Why one message waits."""
+        from rqmail.insight.waiting import Waiting
+
+        return Waiting(self.overview, self.clock)
 
     @_Part
     def readiness(self) -> Readiness:

@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 from rqmail.errors import ConflictError, NotFoundError
 from rqmail.insight.jsonable import camel
+from rqmail.insight.waiting import Wait, Waiting
 from rqmail.models import listing
+from rqmail.models.backlog import Place
 from rqmail.models.base import pooled_connection
 from rqmail.models.contents import Contents, load_contents
 from rqmail.models.listing import Filter
@@ -112,6 +114,14 @@ def show(message_id: str) -> MessageView:
     """Answer one message in full."""
     row = _row(message_id)
     return _view(row, load_contents([message_id])[message_id])
+
+
+def wait_of(view: MessageView, waiting: Waiting) -> Wait:
+    """Answer what a message waits for and when it is expected to go out."""
+    if view.status is not MessageStatus.SCHEDULED:
+        return Wait()
+    place = Place(view.id, view.sender, view.priority, view.scheduled_on, view.recipient_count)
+    return waiting.of(place, waiting_for=view.waiting_for, expires_on=view.expires_on)
 
 
 def show_all(message_ids: Sequence[str]) -> list[MessageView]:

@@ -16,7 +16,9 @@ from rqmail.administration.messages import BulkActionName, Filter, Happening, Me
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import sender, sender_options
 from rqmail.cli.printing import json_option, print_json
+from rqmail.insight.jsonable import as_json
 from rqmail.insight.spreadsheet import delimiter_named
+from rqmail.insight.waiting import Wait
 from rqmail.intake.draft import require_sender
 from rqmail.models.message import MessageStatus
 from rqmail.terminal.tables import console, moment, plain, table
@@ -55,10 +57,11 @@ def show(message_id: str, *, json_: bool) -> None:
     """Show one message: where it is, why, and every attempt to send it."""
     app = application()
     view = messages.show(message_id)
+    wait = messages.wait_of(view, app.waiting)
     if json_:
-        print_json(view)
+        print_json(as_json(view) | as_json(wait))
     else:
-        _print_view(view, app.clock())
+        _print_view(view, wait, app.clock())
 
 
 @message.command("list", epilog="Example: rqmail message list --status ERROR --mailbox news --limit 20")
@@ -272,7 +275,7 @@ def _recipients(line: MessageLine) -> str:
     return (line.first_recipient or "") + more
 
 
-def _print_view(view: MessageView, now: datetime) -> None:
+def _print_view(view: MessageView, wait: Wait, now: datetime) -> None:
     out = console()
     fields = {
         "id": view.id,
@@ -282,6 +285,8 @@ def _print_view(view: MessageView, now: datetime) -> None:
         "created": moment(view.created_on, now),
         "requested": moment(view.requested_on, now),
         "scheduled": moment(view.scheduled_on, now),
+        "waits": wait.waits_because,
+        "expected": moment(wait.expected_on, now),
         "expires": moment(view.expires_on, now),
         "sent": moment(view.sent_on, now),
         "tries": f"{view.attempts} (and put off {view.deferrals} times)",

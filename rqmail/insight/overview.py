@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from rqmail.clock import Clock, from_epoch_ms, monotonic
 from rqmail.errors import InvalidInputError, NotFoundError
@@ -45,6 +46,18 @@ class _Known:
     paused_until: datetime | None = None
     pause_reason: str | None = None
     pacing: Pacing = "even"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What the mail of one sender stands in line for: a budget that all of ``senders`` share, and what carries it."""
+
+    senders: tuple[str, ...]
+    budget: Budget | None
+    pause: tuple[datetime | None, str | None]
+    pacing: Pacing
+    redis: Literal["ok", "unreachable", "misconfigured"]
+    still: tuple[Sentence, ...]
 
 
 class Ended:
@@ -136,6 +149,26 @@ class Overview:
         if len(found) > 1:
             raise InvalidInputError("sender", name, " or ".join(found))
         return self._one(found[0])
+
+    def line(self, name: str) -> Line | None:
+        """Look at what a sender's mail stands in line for, without counting it; ``None`` without such a sender."""
+        known = self._known()
+        sender = known.get(name)
+        if sender is None:
+            return None
+        now = self._clock()
+        mine = sender.budget_key
+        shared = {n: k for n, k in known.items() if n == name or (mine and k.budget_key == mine)}
+        usage = self._limiter.usage({sender.pause_key: sender.limits or self._defaults})[sender.pause_key]
+        machinery = machinery_of(self._limiter, self._queues)
+        return Line(
+            senders=tuple(shared),
+            budget=_budget(sender, usage, now) if mine else None,
+            pause=_pause(sender, usage, now),
+            pacing=tighter(one.pacing for one in shared.values()),
+            redis=machinery.redis,
+            still=tuple(stopped(machinery, now)),
+        )
 
     def explain(self, key: str) -> Sentence:
         """Say in plain words what the mail of a system mailbox waits for."""

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 import peewee
 
@@ -83,6 +84,62 @@ def count_due(lines: Sequence[Due], now: datetime, *, at_most: int) -> int:
     values = [value for one in lines for value in (one.sender, one.priority, to_column(now), at_most)]
     with pooled_connection():
         return int(db.execute_sql(sql, values).fetchone()[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one message stands in its line, and how many recipients it has."""
+
+    id: str
+    sender: str
+    priority: int
+    scheduled_on: datetime
+    recipients: int
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What goes before one message: messages, and their recipients together."""
+
+    messages: int = 0
+    recipients: int = 0
+
+
+def before(place: Place, senders: Sequence[str], by: datetime, *, at_most: int) -> Before:
+    """Count what goes before a message on its mailbox, which all of ``senders`` share; never more than ``at_most``.
+
+    That is what is claimed already, what is more urgent and due by then, and what is as urgent and due earlier.
+    """
+    p = db.param
+    waits = "SELECT recipient_count FROM message WHERE status = 'SCHEDULED'"
+    urgent = (
+        f"SELECT * FROM ({waits} AND sender = {p} AND priority = {p}"  # noqa: S608
+        f" AND scheduled_on <= {p} LIMIT {p}) AS urgent"
+    )
+    earlier = (
+        f"SELECT * FROM ({waits} AND sender = {p} AND priority = {p}"  # noqa: S608
+        f" AND (scheduled_on, id) < ({p}, {p}) LIMIT {p}) AS earlier"
+    )
+    claimed = (
+        "SELECT * FROM (SELECT recipient_count FROM message WHERE status IN ('QUEUED', 'SENDING')"  # noqa: S608
+        f" AND status = 'QUEUED' AND sender = {p} LIMIT {p}) AS claimed"
+    )
+    parts: list[str] = []
+    values: list[Any] = []
+    for sender in senders:
+        parts.append(claimed)
+        values += (sender, at_most)
+        for priority in (int(one) for one in Priority if one < place.priority):
+            parts.append(urgent)
+            values += (sender, priority, to_column(by), at_most)
+        parts.append(earlier)
+        values += (sender, place.priority, to_column(place.scheduled_on), place.id, at_most)
+    sql = (
+        "SELECT COUNT(*), COALESCE(SUM(recipient_count), 0) FROM"  # noqa: S608
+        f" (SELECT recipient_count FROM ({' UNION ALL '.join(parts)}) AS parts LIMIT {p}) AS line"
+    )
+    with pooled_connection():
+        return Before(*map(int, db.execute_sql(sql, [*values, at_most]).fetchone()))
 
 
 def refused(now: datetime) -> list[Refused]:

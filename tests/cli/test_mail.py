@@ -41,6 +41,7 @@ def test_a_message_is_sent_with_everything_and_shown(send, run, run_json):
     shown = run_json("message", "show", message_id)
     assert (shown["status"], shown["priority"], shown["sender"]) == ("SCHEDULED", "low", "mailbox:news")
     assert shown["scheduledOn"] == as_json(datetime.fromisoformat(tomorrow))
+    assert shown["waitsFor"] == "time"
     assert [to["address"] for to in shown["recipients"]] == ["a@x.nl", "b@x.nl", "c@x.nl", "d@x.nl", "e@x.nl"]
     assert "Jörg <d@x.nl>" in run("message", "show", message_id).stdout
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rqmail.models import backlog
+from rqmail.models.backlog import Place
 from rqmail.models.ledger import sends_since
 from rqmail.models.listing import Filter, find
 from rqmail.models.message import Message, MessageStatus, Priority
@@ -45,6 +46,14 @@ DECISIONS = {
     "due": lambda ids: backlog.due(NOW),
     "refused": lambda ids: backlog.refused(NOW),
     "unfinished": lambda ids: backlog.unfinished(),
+    "before": lambda ids: (
+        backlog.before(
+            Place(ids[-1], "mailbox:m3", 2, START + timedelta(seconds=2990), 1),
+            ("mailbox:m3", "mailbox:m4"),
+            NOW,
+            at_most=50,
+        ).messages
+    ),
     "queued": lambda ids: backlog.queued(ids[1400:1405]),
     "overdue": lambda ids: [backlog.overdue(MessageStatus(s), NOW, limit=10) for s in ("QUEUED", "SENDING", "UNKNOWN")],
     "claim_due": lambda ids: Message.claim_due(

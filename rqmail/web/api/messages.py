@@ -16,7 +16,7 @@ from rqmail.models.message import MessageStatus, Priority
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Moment, Paging, PriorityName, sender_named
-from rqmail.web.context import changes
+from rqmail.web.context import application, changes
 
 blueprint = Blueprint("messages", __name__, url_prefix="/messages")
 
@@ -89,6 +89,20 @@ class MessageInFull(MessageInList):
     events: list[HappeningOf]
 
 
+class MessageAndWait(MessageInFull):
+    """One message in full, and why it waits while it is SCHEDULED: derived now, from its place in line and the budget.
+
+    waitsFor is ``time``, ``minute``, ``day``, ``line``, ``paused``, ``nobody``, ``redis``, ``mailbox``, ``too-large``,
+    ``dispatch``, or why it was put off; before is how many messages go before it, 10000 when there are more;
+    expectedOn is null when it cannot be told.
+    """
+
+    waits_for: str | None
+    expected_on: datetime | None
+    before: int | None
+    waits_because: str | None
+
+
 class MessagePage(ApiModel):
     """Messages, newest first; nextCursor is null on the last page."""
 
@@ -135,10 +149,11 @@ def list_messages(query: MessageQuery) -> Any:
 
 
 @blueprint.get("/<message_id>")
-@operation(Scope.READ, _TAG, MessageInFull, 404)
+@operation(Scope.READ, _TAG, MessageAndWait, 404)
 def show_message(message_id: str) -> Any:
     """Show one message in full: where it stands, and what happened to it so far."""
-    return as_json(messages.show(message_id))
+    view = messages.show(message_id)
+    return as_json(view) | as_json(messages.wait_of(view, application().waiting))
 
 
 def _filter(which: WhichMessages, ids: tuple[str, ...] | None = None) -> Filter:

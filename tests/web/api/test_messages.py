@@ -85,6 +85,7 @@ def test_one_message_tells_its_attempts_with_what_support_asks_for(client: Flask
     message.mark_unknown(ATTEMPT, look_at=START, error="No answer came.")
     shown = client.get(f"/messages/{message.id}").json
     assert shown["status"] == "UNKNOWN"
+    assert (shown["waitsFor"], shown["expectedOn"], shown["before"], shown["waitsBecause"]) == (None,) * 4
     assert shown["lastError"] == "No answer came."
     [attempt] = shown["history"]
     assert (attempt["requestId"], attempt["status"], attempt["durationMs"]) == ("req-1", 202, 12)

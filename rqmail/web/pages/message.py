@@ -65,6 +65,7 @@ def show(message_id: str) -> str:
         events=list(reversed(message.events)),
         most_attempts=app.settings.max_attempts,
         standing=_standing(message),
+        wait=messages.wait_of(message, app.waiting),
     )
 
 

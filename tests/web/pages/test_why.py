@@ -139,3 +139,13 @@ def test_only_what_needs_a_person_is_red():
     red = re.findall(r"([^{}]*)\{[^{}]*(?:--bad-soft|--chart-failed)\)", style)
     assert len(red) > 3
     assert not [rule for rule in red if re.search(r"\.(full|near|limited|full-speed|throttled)\b", rule)]
+
+
+def test_a_message_that_waits_for_a_full_day_says_so_and_when_it_is_expected(admin, news, application, beat):
+    [mine] = hand_in()
+    assert "due now" in admin.look(f"/ui/messages/{mine}")
+    limits = RateLimits()
+    application.limiter.settle(application.limiter.check_and_reserve("news@x.nl", 9000, limits))
+    page = admin.look(f"/ui/messages/{mine}")
+    assert "day budget" in page
+    assert "next try" in page

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
+from urllib.parse import urlsplit
 
 from rqmail.administration.checks import CheckView
 from rqmail.bootstrap import Application, application
 from rqmail.cli.errors import explained
 from rqmail.errors import SettingsError
-from rqmail.insight.explaining import PATIENCE
+from rqmail.insight.explaining import stopped
+from rqmail.insight.readiness import machinery_of
 from rqmail.models.migrate import pending
-from rqmail.queues import MAIL, MAIL_HIGH
+from rqmail.queues import MAIL, MAIL_HIGH, WORKER_QUEUES
 
 _KEYS_NAMED = 3
 
@@ -28,6 +31,10 @@ class Finding:
     level: Literal["ok", "warning", "error"]
     text: str
     advice: str = ""
+
+
+#: What the stock processes take as ``-j``.
+_JOB_CLASS = "rqmail.queues.MailJob"
 
 
 def check_everything() -> list[Finding]:
@@ -89,17 +96,31 @@ def _redis(app: Application) -> Iterator[Finding]:
 
 
 def _machinery(app: Application) -> Iterator[Finding]:
-    last, now = app.queues.last_tick(), app.clock()
-    if last is None or now - last > PATIENCE:
-        when = "none today" if last is None else f"the last at {last:%H:%M:%S} UTC"
-        yield Finding("ticks", "error", f"no dispatch within a minute ({when})", "start `rqmail scheduler`")
+    """Judge as readiness does: a tick that just ran proves nothing where nobody schedules the next one."""
+    machinery, now = machinery_of(app.limiter, app.queues), app.clock()
+    if machinery.redis != "ok":
+        return
+    url = _shown_in_a_shell(app.settings.redis_url)
+    still = {"workers" if one.code == "no-worker" else "ticks": str(one) for one in stopped(machinery, now)}
+    if "ticks" in still:
+        stock = f"`rqscheduler -j {_JOB_CLASS} -i 1 -u {url}` after `rqmail init`"
+        yield Finding("ticks", "error", still["ticks"], f"start `rqmail scheduler`, or {stock}")
+    elif machinery.last_tick_on is not None:
+        yield Finding(
+            "ticks", "ok", f"the last dispatch was {(now - machinery.last_tick_on).total_seconds():.0f} s ago"
+        )
+    if "workers" in still:
+        stock = f"`rq worker -j {_JOB_CLASS} -u {url} {' '.join(WORKER_QUEUES)}`"
+        yield Finding("workers", "error", still["workers"], f"start `rqmail worker`, or {stock}")
     else:
-        yield Finding("ticks", "ok", f"the last dispatch was {(now - last).total_seconds():.0f} s ago")
-    mail = [worker for worker in app.queues.workers() if {MAIL, MAIL_HIGH} & set(worker.queues)]
-    if any(MAIL in worker.queues for worker in mail):
+        mail = [worker for worker in machinery.workers if {MAIL, MAIL_HIGH} & set(worker.queues)]
         yield Finding("workers", "ok", f"{len(mail)} listen for mail")
-    else:
-        yield Finding("workers", "error", f"none listens on the queue {MAIL}", "start `rqmail worker`")
+
+
+def _shown_in_a_shell(redis_url: str) -> str:
+    """Answer the address as a shell takes it; one that may hold a password only by its variable's name."""
+    parts = urlsplit(redis_url)
+    return '"$RQMAIL_REDIS_URL"' if "@" in parts.netloc or parts.query else shlex.quote(redis_url)
 
 
 def _graph(app: Application) -> Iterator[Finding]:

@@ -20,8 +20,9 @@ from rqmail.terminal.tables import console
 def status(interval: float | None, *, json_: bool) -> None:
     """Show messages by status, mailboxes with their budgets, when they are done, and what is wrong.
 
-    Exits with 1 when something keeps mail from going out: Redis not there, or mail overdue by a minute while nothing
-    dispatches it or no worker runs. Failed and undecided messages and paused mailboxes are told, but are no failure.
+    Exits with 1 when nothing carries mail: Redis not there, no dispatch lately, nobody who schedules the next one (also
+    when an emptied Redis forgot the ticks), or no worker that listens for mail. Failed and undecided messages and
+    paused mailboxes are told, but are no failure.
     """
     overview = application().overview
     while True:

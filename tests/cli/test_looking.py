@@ -78,6 +78,39 @@ def test_doctor_says_what_is_missing_and_what_to_do(run, run_json, app):
     assert "rqmail scheduler" in run("doctor").stdout
 
 
+def test_doctor_believes_no_tick_that_ran_just_now_when_redis_forgot_the_next_one(run, run_json, app, redis_client):
+    from rqmail.queues import SCHEDULE
+
+    run_json("init")
+    run_json("dispatch")
+    checks = {check["name"]: check for check in json.loads(run("doctor", "--json").stdout)["checks"]}
+    assert checks["ticks"]["level"] == "ok"
+    redis_client.delete(SCHEDULE)
+    checks = {check["name"]: check for check in json.loads(run("doctor", "--json").stdout)["checks"]}
+    assert checks["ticks"]["level"] == "error"
+    assert "nothing keeps the ticks coming" in checks["ticks"]["text"]
+
+
+def test_doctor_counts_a_worker_that_a_flush_forgot_while_it_works(run, app):
+    app.queues.note_at_work("stock", "mail")
+    checks = {check["name"]: check for check in json.loads(run("doctor", "--json").stdout)["checks"]}
+    assert checks["workers"]["level"] == "ok"
+
+
+def test_doctor_names_the_stock_commands_of_this_installation(run, app):
+    url = app.settings.redis_url
+    checks = {check["name"]: check for check in json.loads(run("doctor", "--json").stdout)["checks"]}
+    assert f"rqscheduler -j rqmail.queues.MailJob -i 1 -u {url}" in checks["ticks"]["advice"]
+    assert f"rq worker -j rqmail.queues.MailJob -u {url} ticks mail-high mail" in checks["workers"]["advice"]
+
+
+@pytest.mark.parametrize("url", ["redis://:pw1234@h:6379/0", "rediss://u:pw1234@h/0", "unix:///run/r?password=pw1234"])
+def test_doctor_names_a_redis_with_a_password_by_its_variable(url):
+    from rqmail.cli.checkup import _shown_in_a_shell
+
+    assert _shown_in_a_shell(url) == '"$RQMAIL_REDIS_URL"'
+
+
 def test_doctor_tells_a_refusing_redis_from_an_absent_one(run, app, redis_client, monkeypatch):
     redis_client.config_set("requirepass", "x")
     try:

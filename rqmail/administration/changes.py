@@ -19,6 +19,7 @@ from rqmail.delivery.senders import Senders
 from rqmail.insight.overview import Overview
 from rqmail.intake.importing import Imports
 from rqmail.models import counts
+from rqmail.models.message import MessageStatus
 
 #: Under this name is written down what happened by itself, when its time had come.
 BY_ITSELF = "rqmail"
@@ -218,6 +219,10 @@ class Changes:
     def count_bulk(self, action: BulkActionName, wanted: Filter) -> int:
         """Count the messages that :meth:`bulk` would move now."""
         return messages.count_of(action, wanted, self.clock())
+
+    def count_bulk_of_each(self, action: BulkActionName, wanted: Filter) -> dict[MessageStatus, int]:
+        """Count the messages that :meth:`bulk` would move now, for each status that has any."""
+        return messages.count_of_each(action, wanted, self.clock())
 
     def _message(self, action: str, message_id: str, act: Callable[[], MessageView]) -> MessageView:
         with self.audit.change(self.who, f"message.{action}", f"message:{message_id}") as change:

@@ -177,7 +177,13 @@ def resolve(message_id: str, decision: Decision, now: datetime, by: str) -> Mess
 
 def count_of(action: BulkActionName, wanted: Filter, now: datetime) -> int:
     """Count the messages that :func:`act_on_all` would move now."""
-    return sum(listing.count(part) for part in _matching(action, wanted, now))
+    return sum(count_of_each(action, wanted, now).values())
+
+
+def count_of_each(action: BulkActionName, wanted: Filter, now: datetime) -> dict[MessageStatus, int]:
+    """Count the messages that :func:`act_on_all` would move now, for each status that has any."""
+    parts = [(part.status, listing.count(part)) for part in _matching(action, wanted, now)]
+    return {status: number for status, number in parts if status is not None and number}
 
 
 def act_on_all(action: BulkActionName, wanted: Filter, now: datetime, by: str) -> int:

@@ -40,9 +40,11 @@ def create_app(
     register_api(app)
     app.add_url_rule("/", "root", _to_the_pages)
     auth.check_every_view(app)
+    ours = {rule.rule.split("/")[1] for rule in app.url_map.iter_rules()} - {""}
     app.wsgi_app = Mount(  # type: ignore[method-assign]  # as Flask's documentation has it
         app.wsgi_app,
-        path_of(application.settings.web_url),
+        path_of(application.settings.web_url, ours),
+        ours,
         host=trusted_hosts[0].lstrip(".") if trusted_hosts else None,
         behind_proxy=behind_proxy,
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from rqmail.errors import SettingsError
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -16,21 +18,33 @@ MONITORS = frozenset({"/healthz", "/readyz", "/metrics"})
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
-def path_of(web_url: str | None) -> str:
-    """Answer the path under which people reach us, without its last slash; empty at the root of a site."""
-    return urlsplit(web_url).path.rstrip("/") if web_url else ""
+def path_of(web_url: str | None, ours: Collection[str]) -> str:
+    """Answer the path under which people reach us, without its last slash; empty at the root of a site.
+
+    A path that begins with a name of ``ours`` is refused with ``SettingsError``: ``/ui/messages`` would be a page to
+    one proxy and the API's ``/messages`` under ``/ui`` to another.
+    """
+    path = urlsplit(web_url).path.rstrip("/") if web_url else ""
+    if _first(path) in ours:
+        allowed = f"an address whose path begins with none of our own ({', '.join(sorted(ours))}): leave it out"
+        raise SettingsError("RQMAIL_WEB_URL", web_url, allowed)
+    return path
 
 
 class Mount:
     """Serves an application under ``path``, whether or not the proxy before it takes the path off.
 
-    With ``behind_proxy`` a request that came through the trusted proxy may name another path in X-Forwarded-Prefix.
+    With ``behind_proxy`` a request that came through the trusted proxy may name another path in X-Forwarded-Prefix,
+    unless it begins with a name of ``ours``, as :func:`path_of` has it.
     Monitors are answered as if they had asked under ``host``: nothing that they are told depends on it.
     """
 
-    def __init__(self, inner: WSGIApplication, path: str, *, host: str | None, behind_proxy: bool) -> None:
+    def __init__(
+        self, inner: WSGIApplication, path: str, ours: Collection[str], *, host: str | None, behind_proxy: bool
+    ) -> None:
         self._inner = inner
         self._path = path
+        self._ours = ours
         self._host = host
         self._behind_proxy = behind_proxy
 
@@ -56,4 +70,9 @@ class Mount:
         prefix = environ.pop("HTTP_X_FORWARDED_PREFIX", "").rstrip("/")
         if not self._behind_proxy or "HTTP_X_FORWARDED_FOR" not in environ:
             return None
-        return prefix if _PATH.fullmatch(prefix) and ".." not in prefix else None
+        usable = _PATH.fullmatch(prefix) and ".." not in prefix and _first(prefix) not in self._ours
+        return prefix if usable else None
+
+
+def _first(path: str) -> str:
+    return path.lstrip("/").partition("/")[0]

@@ -11,6 +11,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from rqmail.bootstrap import Application
+from rqmail.errors import SettingsError
 from rqmail.settings import Settings
 from rqmail.web import create_app
 from web.asking import ADMIN_TOKEN
@@ -122,6 +123,25 @@ def test_nobody_but_the_trusted_proxy_names_the_path(anyone: FlaskClient, proxie
     assert anyone.get("/", base_url=SITE, headers=headers).headers["Location"] == "/ui/"
     del proxied.environ_base["HTTP_X_FORWARDED_FOR"]  # as the server leaves it for anyone else
     assert proxied.get("/", base_url=SITE, headers={"X-Forwarded-Prefix": "/evil"}).headers["Location"] == "/ui/"
+
+
+@pytest.mark.parametrize("path", ["/ui", "/ui/", "/ui/mail", "/messages", "/admin", "/static", "/healthz"])
+def test_a_path_that_begins_with_a_name_of_ours_is_refused_at_the_start(application: Application, path: str) -> None:
+    application.settings = application.settings.model_copy(update={"web_url": SITE + path})
+    with pytest.raises(
+        SettingsError, match=r"RQMAIL_WEB_URL: .* path begins with none of our own .*ui.*: leave it out"
+    ):
+        create_app(application)
+
+
+@pytest.mark.parametrize("settings", [f"{SITE}/uix"], indirect=True)
+def test_a_path_that_only_looks_like_one_of_ours_is_served(anyone: FlaskClient) -> None:
+    assert anyone.get("/uix/", base_url=SITE).headers["Location"] == "/uix/ui/"
+
+
+@pytest.mark.parametrize("settings", [SITE], indirect=True)
+def test_a_proxy_that_names_a_path_of_ours_is_not_believed(proxied: FlaskClient) -> None:
+    assert proxied.get("/", base_url=SITE, headers={"X-Forwarded-Prefix": "/ui"}).headers["Location"] == "/ui/"
 
 
 def templates() -> Iterator[Path]:

@@ -92,10 +92,12 @@ def bulk() -> str | tuple[str, int] | AnyResponse:
         moved = changes().bulk(chosen, wanted, _shown(asked, ids, everything=everything))
         flash(say_count(words.BULK_DONE[chosen], moved))
         return redirect(here, HTTPStatus.SEE_OTHER)
+    by_status = changes().count_bulk_of_each(chosen, wanted)
     return render_template(
         "pages/confirm.html",
         action=chosen,
-        affected=changes().count_bulk(chosen, wanted),
+        by_status=by_status,
+        affected=sum(by_status.values()),
         matched=messages.count(wanted),
         sample=_sample(chosen, wanted),
         asked=asked,

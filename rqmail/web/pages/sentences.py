@@ -64,7 +64,15 @@ def install(pages: Blueprint) -> None:
 
 
 def write_sentence(sentence: Sentence) -> Markup:
-    """Say a sentence in the viewer's language, its moments in elements of their own; an unknown one as it is."""
+    """Say a sentence in the viewer's language, its moments in elements of their own; an unknown one as it is.
+
+    It begins with a capital, unless it begins with a name or a number.
+    """
+    said = _said(sentence)
+    return said if WHY.get(sentence.code, "").startswith("%") else said[:1].upper() + said[1:]
+
+
+def _said(sentence: Sentence) -> Markup:
     if sentence.code in COUNTED:
         return say_count(COUNTED[sentence.code], sentence.values["number"])
     if sentence.code not in WHY:
@@ -95,7 +103,7 @@ def _filled(name: str, value: Any) -> Any:
         case timedelta():
             return write_duration(value)
         case Sentence():
-            return write_sentence(value)
+            return _said(value)
         case bool():
             return value
         case int():

@@ -63,8 +63,8 @@ def write_moment(moment: datetime | str | None) -> Markup:
 
 
 def write_last_day(until: datetime) -> str:
-    """Write the last whole day before a moment, as a date field holds it."""
-    return f"{until - timedelta(hours=12):%Y-%m-%d}"
+    """Write the day that ends at a moment, as a date field holds it: in UTC, and the browser puts its own zone's."""
+    return f"{until - timedelta(microseconds=1):%Y-%m-%d}"
 
 
 def write_age(moment: datetime, now: datetime) -> str:

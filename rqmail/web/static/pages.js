@@ -21,6 +21,11 @@ function nameZone() {
     if (element.matches("input")) element.value = zone;
     else element.textContent = zone;
   }
+  for (const field of document.querySelectorAll("input[data-ends]")) {
+    const last = new Date(new Date(field.dataset.ends).valueOf() - 1);
+    const [month, day] = [last.getMonth() + 1, last.getDate()].map((part) => String(part).padStart(2, "0"));
+    field.value = `${last.getFullYear()}-${month}-${day}`;
+  }
 }
 
 function localise(root) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -292,3 +293,25 @@ def test_every_page_works_without_a_script_and_on_a_phone(
             page.goto(path)
             overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert overflow <= 0, path
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12", "Europe/Amsterdam"])
+def test_the_day_until_which_limits_hold_is_shown_as_it_was_set_in_every_zone(
+    browser: Browser, address: str, application: Application, zone: str
+) -> None:
+    application.mailboxes.add("nieuws", "nieuws@x.nl")
+    context = browser.new_context(base_url=address, locale="nl-NL", timezone_id=zone)
+    page = context.new_page()
+    page.goto("/ui/mailboxes/nieuws")
+    page.get_by_label("Token").fill(ADMIN_TOKEN)
+    page.get_by_role("button", name="Aanmelden").click()
+    day = (application.clock() + timedelta(days=9)).date().isoformat()
+    for _ in range(2):  # saved once more as it is shown, it stays the same day
+        limits = page.locator("#limits")
+        limits.locator("[name=rateLimitPerMinute]").fill("7")
+        limits.locator("[name=holds][value=date]").check()
+        if not limits.locator("[name=limitsUntil]").input_value():
+            limits.locator("[name=limitsUntil]").fill(day)
+        limits.get_by_role("button", name="Opslaan").click()
+        expect(page.locator("#limits [name=limitsUntil]")).to_have_value(day)
+    context.close()

@@ -347,6 +347,15 @@ def test_what_is_done_to_many_is_asked_with_their_number_first(admin, applicatio
     assert (begun.action, begun.before["matched"], done.after) == (f"messages.{action}", 3, {"affected": 2})
 
 
+def test_what_is_done_to_many_is_asked_with_their_number_by_status_first(admin):
+    ids = [in_state(state).id for state in (S.SCHEDULED, S.SCHEDULED, S.QUEUED, S.SENT)]
+    page = admin.send("/ui/messages/bulk", {"action": "cancel", "scope": "selected", "ids": ids}).text
+    counted = re.search(r'id="by-status">(.*?)</p>', page)[1]
+    assert re.findall(r'badge (\w+)">[^<]*</span> (\d+)', counted) == [("scheduled", "2"), ("queued", "1")]
+    everything = admin.send("/ui/messages/bulk", {"action": "requeue", "scope": "all", "status": "ERROR"}).text
+    assert 'id="by-status"' not in everything
+
+
 def test_all_that_match_is_all_that_match(admin):
     with pooled_connection():
         ids = submitted(*(new_message(subject="Campaign") for _ in range(60)))

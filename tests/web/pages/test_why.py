@@ -103,6 +103,17 @@ def test_the_scheduler_or_the_worker_is_gone(admin, beheerder, news, clock, beat
     )
 
 
+def test_a_problem_begins_with_a_capital_unless_it_begins_with_a_name(admin, beheerder, application, news):
+    hand_in()
+    application.limiter.pause("news@x.nl", 60_000, "a test")
+    for person in (admin, beheerder):
+        found = re.findall(
+            r"<b>[^<]*</b>\s*(?:<details><summary>)?([^<]+)", person.look("/ui/").split('class="tiles"')[0]
+        )
+        assert found
+        assert [text for text in found if text[0].islower() and not text.startswith("mailbox:")] == []
+
+
 def test_redis_is_away(admin, beheerder, news, application, monkeypatch):
     hand_in()
     away = type("Health", (), {"state": "unreachable", "text": "refused"})()

@@ -378,12 +378,15 @@ def preload() -> None:
     """
     global _read_by_parent  # noqa: PLW0603 - what a child finds after the fork
     from rqmail import ticks, token_store, vault
+    from rqmail.administration import changes
     from rqmail.delivery import dispatch, lanes, outcomes, recovery, retention
     from rqmail.insight import readiness
+    from rqmail.intake import importing
     from rqmail.mailers import factory
     from rqmail.queues import MailJob
 
-    _ = (ticks, token_store, vault, dispatch, lanes, outcomes, recovery, retention, readiness, factory)
+    needed = (ticks, token_store, vault, changes, dispatch, lanes, outcomes, recovery, retention, readiness)
+    _ = (*needed, importing, factory)
     MailJob.tick_moved = _keep_ticks
     gc.collect()
     gc.freeze()  # what a child does not look through, it does not copy

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -57,6 +59,19 @@ def one_job(monkeypatch):
 
 def outcome(redis: Redis) -> str:
     return redis.hget("rq:job:odd", "status").decode()
+
+
+def test_what_recovery_needs_is_imported_once_in_the_parent_and_not_by_every_tick():
+    code = """if True:
+        import sys, jobs.mail
+        before = set(sys.modules)
+        from rqmail.bootstrap import application
+        app = application()
+        app.changes, app.imports, app.recovery, app.timetable
+        print([name for name in set(sys.modules) - before if name.startswith("rqmail.")])
+    """
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("serializer", [DefaultSerializer, JSONSerializer])

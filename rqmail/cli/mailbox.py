@@ -17,13 +17,14 @@ from rqmail.cli.printing import (
     last_check,
     no_check_option,
     print_json,
+    print_table,
     show_standing,
     warn_of_check,
     warn_of_left_behind,
 )
 from rqmail.insight.jsonable import as_json
 from rqmail.ratelimit.limits import above_exchange
-from rqmail.terminal.tables import console, moment, plain, table
+from rqmail.terminal.tables import moment, plain, table
 
 _FIELDS = {
     "per_minute": "rate_limit_per_minute",
@@ -73,7 +74,7 @@ def list_(*, json_: bool) -> None:
             plain(f"{moment(view.paused_until, app.clock())}: {view.pause_reason}" if view.paused_until else ""),
             last_check(checks, f"mailbox:{view.key}"),
         )
-    console().print(shown)
+    print_table(shown, "No mailbox yet: add one with `rqmail mailbox add KEY --address ADDRESS`.")
 
 
 @mailbox.command(epilog="Example: rqmail mailbox add news --address nieuws@voorbeeld.nl --per-minute 20")

@@ -15,7 +15,7 @@ from rqmail.administration.export import as_csv
 from rqmail.administration.messages import BulkActionName, Filter, Happening, MessageLine, MessageView
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import sender, sender_options
-from rqmail.cli.printing import json_option, print_json
+from rqmail.cli.printing import json_option, print_json, print_table
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.spreadsheet import delimiter_named
 from rqmail.insight.waiting import Wait
@@ -101,7 +101,7 @@ def list_(limit: int, after: str | None, *, json_: bool, **wanted: Any) -> None:
             plain(line.subject),
             plain(why),
         )
-    console().print(shown)
+    print_table(shown, "No message matches; without filters all are listed. Hand one in with `rqmail send`.")
 
 
 @message.command(epilog="Example: rqmail message export --mailbox news --delimiter ';' --output messages.csv")

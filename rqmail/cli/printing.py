@@ -11,7 +11,7 @@ import click
 from rqmail.clock import utc_now
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.standing import SenderStatus
-from rqmail.terminal.tables import console, moment, plain
+from rqmail.terminal.tables import FittingTable, console, moment, plain
 
 if TYPE_CHECKING:  # what changes things brings the mailers with it, which most commands never need
     from rqmail.administration.changes import LeftBehind
@@ -33,6 +33,14 @@ def no_check_option(function: _F) -> _F:
 def print_json(value: object, *, one_line: bool = False) -> None:
     """Print a value of the read side as JSON."""
     click.echo(json.dumps(as_json(value), ensure_ascii=False, indent=None if one_line else 2))
+
+
+def print_table(shown: FittingTable, empty: str) -> None:
+    """Print a table for people; of an empty one say on stderr what to do next."""
+    if shown.row_count:
+        console().print(shown)
+    else:
+        click.echo(empty, err=True)
 
 
 def show_check(check: CheckView) -> None:

@@ -17,12 +17,13 @@ from rqmail.cli.printing import (
     last_check,
     no_check_option,
     print_json,
+    print_table,
     show_standing,
     warn_of_check,
     warn_of_left_behind,
 )
 from rqmail.insight.jsonable import as_json
-from rqmail.terminal.tables import console, plain, table
+from rqmail.terminal.tables import plain, table
 
 _SECRET_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 _FIELDS = (
@@ -73,7 +74,7 @@ def list_(*, json_: bool) -> None:
         address = view.sendgrid_from if view.provider == "sendgrid" else view.address
         secret, check = "set" if has_secret else "", last_check(checks, f"tenant:{view.key}")
         shown.add_row(view.key, view.provider, plain(address), plain(view.graph_client_id), secret, check)
-    console().print(shown)
+    print_table(shown, "No tenant yet: add one with `rqmail tenant add KEY --provider PROVIDER`.")
 
 
 @tenant.command(

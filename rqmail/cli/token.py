@@ -10,9 +10,9 @@ from rqmail.administration.access import Scope
 from rqmail.administration.changes import COMMAND_LINE
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import Duration
-from rqmail.cli.printing import json_option, print_json
+from rqmail.cli.printing import json_option, print_json, print_table
 from rqmail.insight.jsonable import as_json
-from rqmail.terminal.tables import console, plain, table
+from rqmail.terminal.tables import plain, table
 
 
 @click.group()
@@ -49,7 +49,7 @@ def list_(*, json_: bool) -> None:
             _moment(view.expires_on),
             _moment(view.revoked_on),
         )
-    console().print(shown)
+    print_table(shown, "No named token yet: make one with `rqmail token create NAME --scope send`.")
 
 
 @token.command(epilog="Example: rqmail token create erp --scope send --mailbox invoices --expires-in 365d")

@@ -43,6 +43,11 @@ class FittingTable:
         self._drops = drops
         self._rows: list[tuple[RenderableType, ...]] = []
 
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return len(self._rows)
+
     def add_row(self, *cells: RenderableType) -> None:
         """Add a row with a cell for every column."""
         self._rows.append(cells)

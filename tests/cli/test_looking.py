@@ -170,3 +170,19 @@ def test_doctor_tries_every_tenant_with_what_is_its_own(run, run_json, app, tmp_
     checks = {check["name"]: check for check in json.loads(run("doctor", "--json").stdout)["checks"]}
     assert checks["tenant acme"]["level"] == "error"
     assert "sendgridApiKey of tenant acme is not set" in checks["tenant acme"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("command", "next_step"),
+    [
+        (("mailbox", "list"), "rqmail mailbox add KEY --address ADDRESS"),
+        (("tenant", "list"), "rqmail tenant add KEY --provider PROVIDER"),
+        (("token", "list"), "rqmail token create NAME --scope send"),
+        (("message", "list"), "rqmail send"),
+        (("import", "--list"), "rqmail import FILE --mailbox KEY --dry-run"),
+    ],
+)
+def test_an_empty_list_tells_the_next_step_on_stderr(run, command, next_step):
+    told = run(*command)
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert next_step in told.stderr

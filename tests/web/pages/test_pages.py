@@ -540,3 +540,22 @@ def test_the_sign_in_page_speaks_both_languages_and_never_repeats_a_token(anyone
     assert "Dit token is niet geldig." in wrong.text
     assert "geheim-geheim" not in wrong.text
     assert ADMIN_TOKEN not in wrong.text
+
+
+@pytest.mark.parametrize(
+    ("page", "next_step"),
+    [
+        ("/ui/mailboxes", "Add a mailbox above"),
+        ("/ui/mailboxes?q=nobody", "Show all mailboxes"),
+        ("/ui/messages", "Import a file"),
+        ("/ui/messages?q=nobody", "Show all messages"),
+        ("/ui/imports", "Choose a file above"),
+        ("/ui/decisions", "comes here by itself"),
+        ("/ui/tenants", "Add a tenant above"),
+        ("/ui/tokens", "Make one for each program or person"),
+        ("/ui/audit?subject=mailbox:nobody", "Show all changes"),
+    ],
+)
+def test_an_empty_page_tells_the_next_step(admin, page, next_step):
+    [empty] = re.findall(r'<p class="empty">(.*?)</p>', admin.look(page))
+    assert next_step in empty

@@ -92,3 +92,24 @@ def test_the_ids_of_an_app_are_guids_or_refused_by_name(client: FlaskClient, fie
     refused = client.post("/admin/tenants", json=new)
     assert refused.status_code == 400
     assert field in refused.json["fieldErrors"]
+
+
+def test_a_tenant_is_checked_when_asked_and_its_last_check_is_shown(client: FlaskClient) -> None:
+    tenant = "/admin/tenants/beta"
+    added = {"key": "beta", "provider": "sendgrid", "sendgridFrom": "post@beta.example"}
+    assert client.post("/admin/tenants", json=added).json["check"] is None
+    checked = client.post(f"{tenant}/check").json
+    assert (checked["outcome"], checked["maySend"]) == ("unconfigured", False)
+    assert "sendgridApiKey of tenant beta is not set" in checked["problem"]
+    assert client.get(tenant).json["check"] == checked
+    assert client.get("/admin/tenants").json["tenants"][0]["check"] == checked
+    assert client.post("/admin/tenants/none/check").status_code == 404
+
+
+def test_who_only_reads_does_not_have_a_tenant_checked(anyone: FlaskClient, application: Application) -> None:
+    application.tenants.add("beta", "default")
+    _, token = application.access.create("reader", ["read"], by="test")
+    headers = {"Authorization": f"Bearer {token}"}
+    assert anyone.post("/admin/tenants/beta/check", headers=headers).status_code == 403
+    assert anyone.post("/admin/tenants/beta/check").status_code == 401
+    assert application.checks.last("tenant:beta") is None

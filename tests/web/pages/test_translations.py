@@ -192,3 +192,11 @@ def test_a_wrong_limit_is_told_in_the_words_of_the_contract():
     for field in ("rateLimitPerMinute", "rateLimitRecipientsPerDay"):
         said = dutch[(None, f"{field} must be a positive whole number")].string
         assert said == f"{field} moet een positief geheel getal zijn"
+
+
+def test_the_guide_tells_every_state_of_a_sender_as_the_pages_call_it():
+    guide = (ROOT / "docs/admin.md").read_text()
+    told = re.search(r"\| state \| means \|\n\|---\|---\|\n((?:\|.*\n)+)", guide)[1]
+    assert sorted(re.findall(r"^\| ([^|]+) \|", told, re.MULTILINE)) == sorted(
+        text._args[0] for text in words.STATES.values()
+    )

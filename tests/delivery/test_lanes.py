@@ -17,6 +17,7 @@ from rqmail.models.message import Message, MessageStatus, Priority
 from rqmail.ratelimit.limits import RateLimits
 from support.clock import START
 from support.messages import new_message, reloaded, submitted
+from support.statements import recorded
 
 S = MessageStatus
 LEASE = timedelta(minutes=2)
@@ -98,6 +99,15 @@ def test_every_message_of_a_job_is_sent_once(database, lanes, service):
     ids = queued(*(f"mailbox:m{n % 10}" for n in range(30)))
     assert lanes.send(ids) == LanesReport(sent_off=30, put_back=0, lost=0)
     assert sorted(service.order) == sorted(ids)
+
+
+def test_what_a_mailbox_may_have_in_flight_is_begun_with_one_statement(database, lanes):
+    ids = queued(*["mailbox:m0"] * 6, "mailbox:m1")
+    with recorded() as statements:
+        lanes.send(ids)
+    begun = [one for one in statements if "status = 'SENDING'" in one[0]]
+    assert len(begun) == 3 + 1, "two at once of the one, and the other's"
+    assert len(statements) == len(begun) + 3, "and before them the messages, their bodies, their recipients"
 
 
 def test_a_message_is_sending_under_a_lease_before_it_is_sent(database, lanes, service):

@@ -17,6 +17,7 @@ from rqmail.models.mailbox import SystemMailbox, TenantMailSetting
 from rqmail.models.message import Message, MessageContent, MessageStatus, NewRecipient, Recipient, RecipientKind
 from support.clock import START
 from support.messages import ATTEMPT, message_in, new_message, reloaded, submitted
+from support.statements import recorded
 
 S = MessageStatus
 NAIVE = datetime(2026, 3, 10, 9, 30)  # noqa: DTZ001 - what must be refused
@@ -35,6 +36,18 @@ def test_a_submitted_message_waits_for_the_moment_it_was_asked_for(database):
 
 def test_a_message_without_a_moment_is_due_when_it_is_submitted(database):
     assert reloaded(submitted()[0]).scheduled_on == START
+
+
+def test_postgresql_is_handed_many_messages_as_one_value_a_table(postgresql_database):
+    odd = 'Zoë "&" co\\n\n\u2028{}%s'
+    batch = [new_message(to=3, subject=odd, html=f"<p>{odd}</p>", text=None) for _ in range(3_000)]
+    with recorded() as statements:
+        ids = Message.submit(batch, START)
+    inserted = [parameters for sql, parameters in statements if sql.startswith("INSERT")]
+    assert [len(parameters) for parameters in inserted] == [1, 1, 1]
+    contents = load_contents(ids[:1])[ids[0]]
+    assert (reloaded(ids[-1]).subject, contents.html, contents.text) == (odd, f"<p>{odd}</p>", None)
+    assert len(contents.recipients) == 3
 
 
 def test_ids_are_answered_in_order_and_sort_by_the_time_they_were_made(database):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rqmail.administration.audit import Audit
     from rqmail.administration.changes import Changes
     from rqmail.administration.checks import Checks
+    from rqmail.administration.checkup import Checkup
     from rqmail.administration.mailboxes import Mailboxes
     from rqmail.administration.tenants import Tenants
     from rqmail.delivery.dispatch import Dispatcher
@@ -304,6 +305,13 @@ class Application:
 
         factory = MailerFactory(self.settings, self.limiter, clock=self.clock)
         return Checks(self.senders, lambda: SenderChecker(self.settings, factory, self.clock), self.clock)
+
+    @_Part
+    def checkup(self) -> Checkup:
+        """What looks at everything mail needs, and says what to do about what is missing."""
+        from rqmail.administration.checkup import Checkup
+
+        return Checkup(self.settings, self.limiter, self.queues, self.mailboxes, self.tenants, self.checks, self.clock)
 
     @_Part
     def overview(self) -> Overview:

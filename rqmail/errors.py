@@ -161,3 +161,27 @@ class MailClaimLostError(MailError):
 
 class MailOutcomeUnknownError(MailError):
     """The provider may have accepted it: keep the budget, do not send again until that is known."""
+
+
+# --- to be told to a person ------------------------------------------------------------------------------------------
+
+#: The libraries whose errors mean that a server is not there or not ready, and what to say about it. They are told by
+#: name, because importing them only to catch their errors would make every command slow to start.
+_SERVERS = {
+    "peewee": "The database cannot be used",
+    "psycopg": "The database cannot be used",
+    "redis": "Redis cannot be used",
+}
+
+
+def told(error: Exception) -> str | None:
+    """Put an error that was to be expected into words; ``None`` for one that is a bug and deserves its traceback."""
+    if isinstance(error, RqmailError):
+        return str(error)
+    for cls in type(error).__mro__:
+        library = cls.__module__.partition(".")[0]
+        if library in _SERVERS:
+            text = " ".join(scrubbed(str(error)).split())
+            hint = "; run `rqmail init` first" if "no such table" in text or "does not exist" in text else ""
+            return f"{_SERVERS[library]}: {text}{hint}"
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -9,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Literal
 
-from rqmail.clock import Clock
+from rqmail.clock import Clock, monotonic
 from rqmail.delivery.senders import Sender, Senders
 from rqmail.errors import RqmailError
 from rqmail.mailers.base import Checked
@@ -43,21 +44,33 @@ class CheckView:
 class Checks:
     """Asks the provider of a sender (``mailbox:KEY``, ``tenant:KEY``) whether it would send, and keeps the answer."""
 
-    def __init__(self, senders: Senders, make_checker: Callable[[], SenderChecker], clock: Clock) -> None:
+    def __init__(
+        self,
+        senders: Senders,
+        make_checker: Callable[[], SenderChecker],
+        clock: Clock,
+        monotonic: Callable[[], float] = monotonic,
+    ) -> None:
         self._senders = senders
         self._make_checker = make_checker
         self._clock = clock
+        self._monotonic = monotonic
 
     def check(self, sender: str) -> CheckView:
         """Ask now; takes some seconds at most, and is never an error: what went wrong is in the answer."""
         return self.check_all([sender])[sender]
 
-    def check_all(self, senders: Iterable[str]) -> dict[str, CheckView]:
-        """Ask about each of these senders, a few at a time."""
+    def check_all(self, senders: Iterable[str], *, within: float = math.inf) -> dict[str, CheckView]:
+        """Ask about each of these senders, a few at a time, and begin with none after ``within`` seconds."""
         found = [self._senders.find(name) for name in senders]
+        until = self._monotonic() + within
         with closing(self._make_checker()) as checker, ThreadPoolExecutor(_AT_ONCE) as threads:
-            answers = list(threads.map(lambda sender: self._asked(sender, checker), found))
-        return {sender.name: self._keep(sender.name, answer) for sender, answer in zip(found, answers, strict=True)}
+
+            def ask(sender: Sender) -> Checked | None:
+                return self._asked(sender, checker) if self._monotonic() < until else None
+
+            answers = dict(zip((sender.name for sender in found), threads.map(ask, found), strict=True))
+        return {name: self._keep(name, answer) for name, answer in answers.items() if answer is not None}
 
     def check_own_app(self) -> Checked:
         """Ask for a token of the app of the settings; nothing is kept of it."""

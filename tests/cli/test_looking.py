@@ -106,7 +106,7 @@ def test_doctor_names_the_stock_commands_of_this_installation(run, app):
 
 @pytest.mark.parametrize("url", ["redis://:pw1234@h:6379/0", "rediss://u:pw1234@h/0", "unix:///run/r?password=pw1234"])
 def test_doctor_names_a_redis_with_a_password_by_its_variable(url):
-    from rqmail.cli.checkup import _shown_in_a_shell
+    from rqmail.administration.checkup import _shown_in_a_shell
 
     assert _shown_in_a_shell(url) == '"$RQMAIL_REDIS_URL"'
 

@@ -1,0 +1,261 @@
+"""Everything mail needs, checked: each check a question with an answer and, where needed, something to do."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from urllib.parse import urlsplit
+
+from rqmail.administration.checks import Checks, CheckView
+from rqmail.administration.mailboxes import Mailboxes
+from rqmail.administration.tenants import Tenants
+from rqmail.clock import Clock
+from rqmail.errors import told
+from rqmail.insight.explaining import stopped
+from rqmail.insight.readiness import machinery_of
+from rqmail.insight.standing import Sentence
+from rqmail.models.migrate import pending
+from rqmail.queues import MAIL, MAIL_HIGH, WORKER_QUEUES, MailQueues
+from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.settings import Settings
+
+Level = Literal["ok", "warning", "error"]
+
+_NOTHING = Sentence("nothing-to-do", "")
+
+#: What the stock processes take as ``-j``.
+_JOB_CLASS = "rqmail.queues.MailJob"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found, and what to do about it (empty when it is well); an error needs a person.
+
+    ``name`` is what was looked at: a part of the installation, or a sender (``mailbox KEY``, ``tenant KEY``).
+    """
+
+    name: str
+    level: Level
+    text: Sentence
+    advice: Sentence = _NOTHING
+
+    @property
+    def kind(self) -> str:
+        """``mailbox`` or ``tenant`` of a sender, else the name."""
+        kind, _, key = self.name.partition(" ")
+        return kind if key and kind in {"mailbox", "tenant"} else self.name
+
+    @property
+    def key(self) -> str:
+        """The sender's key; empty where it is no sender."""
+        return self.name[len(self.kind) + 1 :]
+
+
+@dataclass(frozen=True, slots=True)
+class SendersFound:
+    """What the providers said when they were last asked; the oldest of that was said ``since`` then.
+
+    ``unasked`` senders were never asked about.
+    """
+
+    findings: list[Finding]
+    unasked: int
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How many senders' providers were asked anew, and for how many the time did not suffice."""
+
+    senders: int
+    left: int
+
+
+class Checkup:
+    """Checks the installation and its senders; what cannot be looked at is an error among the findings."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        limiter: MailRateLimiter,
+        queues: MailQueues,
+        mailboxes: Mailboxes,
+        tenants: Tenants,
+        checks: Checks,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._limiter = limiter
+        self._queues = queues
+        self._mailboxes = mailboxes
+        self._tenants = tenants
+        self._checks = checks
+        self._clock = clock
+
+    def everything(self) -> list[Finding]:
+        """Make every check there is, and ask the providers about every sender: that takes a while."""
+        return [*self.installation(), *_made("graph", _NOTHING, self._graph)]
+
+    def installation(self) -> list[Finding]:
+        """Check what all senders need, but for their providers: that takes a moment."""
+        database = Sentence("check-database", "check RQMAIL_DATABASE_URL and that the server runs")
+        server = Sentence("check-redis", "check RQMAIL_REDIS_URL and that the server runs")
+        findings = [*self._variables(), *_made("database", database, self._database)]
+        redis = _made("redis", server, self._redis)
+        findings += redis
+        if all(one.level != "error" for one in redis):
+            findings += _made("machinery", _NOTHING, self._machinery)
+        return findings
+
+    def senders(self) -> SendersFound:
+        """Tell what the providers said about each sender when they were last asked."""
+        names = [*self._named_mailboxes(), *self._named_tenants()]
+        last = self._checks.all()
+        known = {name: last[name] for name in names if name in last}
+        since = min((check.checked_on for check in known.values()), default=None)
+        return SendersFound([_about(name, check) for name, check in known.items()], len(names) - len(known), since)
+
+    def ask(self, within: float) -> Asked:
+        """Ask the providers about senders for so many seconds, first about those not asked for longest."""
+        names = [*self._named_mailboxes(), *self._named_tenants()]
+        last = self._checks.all()
+        names.sort(key=lambda name: (name in last, last[name].checked_on if name in last else self._clock()))
+        answered = self._checks.check_all(names, within=within)
+        return Asked(len(answered), len(names) - len(answered))
+
+    def _variables(self) -> Iterator[Finding]:
+        yield Finding("settings", "ok", Sentence("settings-valid", "all RQMAIL_* variables are valid"))
+        if self._settings.secret_key is None:
+            text = (
+                "RQMAIL_SECRET_KEY is not set: tenants' secrets cannot be stored,"
+                " tokens are not shared between processes"
+            )
+            advice = "set it to 32 random characters, the same for every process"
+            yield Finding("secret key", "warning", Sentence("no-secret-key", text), Sentence("set-secret-key", advice))
+
+    def _database(self) -> Iterator[Finding]:
+        steps = ", ".join(pending())
+        kind = self._settings.database_url.partition(":")[0]
+        if steps:
+            text = Sentence("database-behind", f"{kind}: not up to date ({steps})", kind=kind, steps=steps)
+            yield Finding("database", "error", text, Sentence("run-init", "run `rqmail init`"))
+            return
+        yield Finding("database", "ok", Sentence("database-current", f"{kind}, up to date", kind=kind))
+        if not self._mailboxes.all() and not self._tenants.all():
+            advice = Sentence("add-mailbox", "`rqmail mailbox add KEY --address …`")
+            yield Finding("senders", "warning", Sentence("no-senders", "nobody may send yet"), advice)
+
+    def _redis(self) -> Iterator[Finding]:
+        health = self._limiter.health()
+        if health.state == "ok":
+            yield Finding("redis", "ok", Sentence("redis-well", "reached; scripts and writes work"))
+        elif health.state == "unreachable":
+            advice = Sentence("start-redis", "start it, or correct RQMAIL_REDIS_URL")
+            yield Finding("redis", "error", Sentence("redis-away", health.text, detail=health.text), advice)
+        else:
+            text = Sentence("redis-refuses", f"it refuses us: {health.text}", detail=health.text)
+            advice = Sentence("correct-redis", "this does not pass by itself: correct it")
+            yield Finding("redis", "error", text, advice)
+
+    def _machinery(self) -> Iterator[Finding]:
+        """Judge as readiness does: a tick that just ran proves nothing where nobody schedules the next one."""
+        machinery, now = machinery_of(self._limiter, self._queues), self._clock()
+        if machinery.redis != "ok":
+            return
+        url = _shown_in_a_shell(self._settings.redis_url)
+        still = {"workers" if one.code == "no-worker" else "ticks": one for one in stopped(machinery, now)}
+        if "ticks" in still:
+            stock = f"rqscheduler -j {_JOB_CLASS} -i 1 -u {url}"
+            advice = f"start `rqmail scheduler`, or `{stock}` after `rqmail init`"
+            yield Finding("ticks", "error", still["ticks"], Sentence("start-scheduler", advice, stock=stock))
+        elif machinery.last_tick_on is not None:
+            age = now - machinery.last_tick_on
+            text = f"the last dispatch was {age.total_seconds():.0f} s ago"
+            yield Finding("ticks", "ok", Sentence("last-dispatch", text, age=age))
+        if "workers" in still:
+            stock = f"rq worker -j {_JOB_CLASS} -u {url} {' '.join(WORKER_QUEUES)}"
+            advice = f"start `rqmail worker`, or `{stock}`"
+            yield Finding("workers", "error", still["workers"], Sentence("start-worker", advice, stock=stock))
+        else:
+            mail = sum(1 for worker in machinery.workers if {MAIL, MAIL_HIGH} & set(worker.queues))
+            yield Finding("workers", "ok", Sentence("workers-listen", f"{mail} listen for mail", number=mail))
+
+    def _graph(self) -> Iterator[Finding]:
+        """Ask for a token of the app of the settings, and about every sender with it or with its own."""
+        names = self._named_tenants()
+        token = self._checks.check_own_app()
+        if token.outcome == "unconfigured":
+            advice = "set RQMAIL_GRAPH_TENANT_ID, _CLIENT_ID and _CLIENT_SECRET (or _CERTIFICATE)"
+            text = Sentence("no-graph", "Microsoft Graph is not configured")
+            yield Finding("graph", "warning", text, Sentence("set-graph", advice))
+        elif token.problem:
+            advice = "check the app registration and its secret or certificate"
+            yield Finding("graph token", "error", _said(token.problem), Sentence("check-app", advice))
+        else:
+            yield Finding("graph token", "ok", Sentence("token-granted", "granted"))
+            names = self._named_mailboxes() + names
+        for name, check in self._checks.check_all(names).items():
+            yield _about(name, check)
+
+    def _named_mailboxes(self) -> list[str]:
+        return [f"mailbox:{mailbox.key}" for mailbox in self._mailboxes.all()]
+
+    def _named_tenants(self) -> list[str]:
+        return [f"tenant:{tenant.key}" for tenant in self._tenants.all()]
+
+
+def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Put together what was found of mailboxes, or of tenants, in the same words."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for one in findings:
+        groups.setdefault((one.kind, one.level, one.text, one.advice), []).append(one)
+    return list(groups.values())
+
+
+def _made(name: str, advice: Sentence, check: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    try:
+        return list(check())
+    except Exception as error:
+        text = told(error)
+        if text is None:
+            raise
+        return [Finding(name, "error", _said(text), advice)]
+
+
+def _about(sender: str, check: CheckView) -> Finding:
+    kind, _, key = sender.partition(":")
+    name, command = f"{kind} {key}", f"rqmail {kind} set KEY"
+    correct = Sentence("correct-sender", f"correct it: `{command}`", command=command)
+    if check.exists is False:
+        return Finding(name, "error", Sentence("mailbox-not-found", "Graph does not know this mailbox"), correct)
+    if check.level == "error":
+        text = _said(check.problem) if check.problem else Sentence("may-not-send", "it may not send")
+        return Finding(name, "error", text, correct)
+    if check.may_read is False:
+        text = Sentence(
+            "may-not-read", "its Sent Items may not be read: a message with a lost answer waits for a decision"
+        )
+        advice = "grant Mail.Read to the app, restricted to its mailboxes, if that is wanted"
+        return Finding(name, "warning", text, Sentence("grant-read", advice))
+    if check.outcome != "answered":
+        text = _said(check.problem) if check.problem else Sentence("not-known", "not known")
+        advice = "try again; see the app's permissions if it stays"
+        return Finding(name, "warning", text, Sentence("try-again", advice))
+    if check.may_read:
+        both = "Graph knows it, and its Sent Items may be read: lost answers are looked up"
+        return Finding(name, "ok", Sentence("may-read", both))
+    return Finding(name, "ok", Sentence("may-send", "its provider lets it send"))
+
+
+def _said(text: str) -> Sentence:
+    """Hand on the words of a provider or a server, which nobody translates."""
+    return Sentence("said", text)
+
+
+def _shown_in_a_shell(redis_url: str) -> str:
+    """Answer the address as a shell takes it; one that may hold a password only by its variable's name."""
+    parts = urlsplit(redis_url)
+    return '"$RQMAIL_REDIS_URL"' if "@" in parts.netloc or parts.query else shlex.quote(redis_url)

@@ -1,0 +1,71 @@
+"""Everything mail needs is checked, for the command line and for people alike, on both databases."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from rqmail import bootstrap
+from rqmail.administration.checkup import alike
+from rqmail.models.base import db
+from rqmail.settings import Settings
+
+
+@pytest.fixture
+def application(database, redis_url, clock):
+    settings = Settings(_env_file=None, database_url=database.url, redis_url=redis_url)
+    application = bootstrap.build(settings, clock)
+    yield application
+    application.limiter.close()
+    application.redis.close()
+    db.obj.close_all()
+
+
+def test_the_installation_is_checked_without_asking_a_provider(application, monkeypatch):
+    application.tenants.add("acme", "default")
+    monkeypatch.setattr(application.checks, "_make_checker", None)
+    assert {one.name: (one.level, one.text.code) for one in application.checkup.installation()} == {
+        "settings": ("ok", "settings-valid"),
+        "secret key": ("warning", "no-secret-key"),
+        "database": ("ok", "database-current"),
+        "redis": ("ok", "redis-well"),
+        "ticks": ("error", "no-tick"),
+        "workers": ("error", "no-worker"),
+    }
+
+
+def test_what_the_providers_said_is_told_with_how_old_it_is_and_whom_nobody_asked_about(application, clock):
+    assert application.checkup.senders().since is None
+    for key in ("a", "b", "c"):
+        application.tenants.add(key, "default")
+    asked_on = clock()
+    application.checks.check("tenant:a")
+    clock.advance(timedelta(hours=1))
+    application.checks.check("tenant:b")
+    found = application.checkup.senders()
+    assert (found.unasked, found.since) == (1, asked_on)
+    [group] = alike(found.findings)
+    assert [(one.kind, one.key, one.level) for one in group] == [("tenant", "a", "error"), ("tenant", "b", "error")]
+    application.tenants.delete("a")
+    assert [one.name for one in application.checkup.senders().findings] == ["tenant b"]
+
+
+def test_asking_ends_with_its_time_and_goes_on_with_those_not_asked_for_longest(application, clock, monkeypatch):
+    keys = ["a", "b", "c", "d", "e"]
+    for key in keys:
+        application.tenants.add(key, "default")
+    monkeypatch.setattr("rqmail.administration.checks._AT_ONCE", 1)
+    asked = []
+    for rounds in ((2, 3), (2, 3), (2, 3), (9, 0)):
+        seconds = count()
+        monkeypatch.setattr(application.checks, "_monotonic", lambda seconds=seconds: float(next(seconds)))
+        clock.advance(timedelta(minutes=1))
+        before = application.checks.all()
+        done = application.checkup.ask(within=rounds[0] + 0.5)
+        assert (done.senders, done.left) == (5 - rounds[1], rounds[1])
+        asked += sorted(name[-1] for name, check in application.checks.all().items() if before.get(name) != check)
+    assert asked[:4] == ["a", "b", "c", "d"]
+    assert "e" in asked[4:6]
+    assert sorted(asked[6:]) == keys

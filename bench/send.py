@@ -18,7 +18,7 @@ from bench.row import Row
 from bench.system import System, add_mailboxes, new_message, submit, system
 from rqmail.bootstrap import Application
 from rqmail.mailers.base import Address, Mail
-from rqmail.mailers.graph.mailer import encode_message
+from rqmail.mailers.graph.message import encode_message
 
 NAME = "send"
 MAILBOXES = 100

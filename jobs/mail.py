@@ -47,7 +47,10 @@ def purge_messages() -> int:
         settings = app.settings
         if settings.audit_retention_days:
             app.audit.purge(timedelta(days=settings.audit_retention_days))
-        return app.retention.purge(timedelta(days=settings.retention_days)) if settings.retention_days else 0
+        if settings.retention_days:
+            return app.retention.purge(timedelta(days=settings.retention_days))
+        app.retention.purge_files()  # of intakes that came to nothing
+        return 0
 
 
 @contextmanager

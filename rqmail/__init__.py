@@ -4,7 +4,8 @@ A tour, by the way of one message; each folder's ``__init__.py`` says what it is
 
 1. ``errors.py``: how a send can end other than well, each class named after what is done next.
 2. ``intake/``: mail comes in. ``draft.py`` checks what is handed in, with ``addresses.py``; ``files.py`` reads it from
-   files; ``idempotency.py`` takes a repeated request once.
+   files; ``content.py`` checks what a message carries beside its text (``attachments.py``, ``pictures.py``,
+   ``headers.py``); ``idempotency.py`` takes a repeated request once.
 3. ``models/``: it waits in a table. ``message.py`` is the row that is the truth about a message: ``states.py`` the
    table of its states, ``row.py`` its columns and the one door to its status, ``claims.py``, ``results.py`` and
    ``decisions.py`` the moves through that door; ``backlog.py`` holds the index seeks everything is decided on;
@@ -20,7 +21,8 @@ A tour, by the way of one message; each folder's ``__init__.py`` says what it is
    ``forecast.py`` when it will be done.
 8. ``administration/``: people change. ``changes.py`` makes every change and has it audited, over one module a noun.
 9. ``bootstrap.py``: how all of that is put together; ``jobs/mail.py``: what RQ calls; ``processes/``: the scheduler and
-   the workers; ``queues.py``, ``metrics.py``, ``token_store.py``: what is kept in Redis beside the limiter.
+   the workers; ``queues.py``, ``metrics.py``, ``token_store.py``: what is kept in Redis beside the limiter;
+   ``content_store.py``: where the bytes of attached files are kept.
 10. ``cli/`` and ``web/``: the doors. ``local/``: the whole system on one machine. ``sandbox/``: a Microsoft Graph and
     Entra of our own, to run and test against without a tenant.
 
@@ -37,13 +39,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rqmail.bootstrap import Application, application
+    from rqmail.intake.attachments import Attachment
     from rqmail.intake.draft import Draft
 
-__all__ = ["Application", "Draft", "__version__", "application"]
+__all__ = ["Application", "Attachment", "Draft", "__version__", "application"]
 
 __version__ = "0.1.0"
 
-_HOME = {"Application": "rqmail.bootstrap", "application": "rqmail.bootstrap", "Draft": "rqmail.intake.draft"}
+_HOME = {
+    "Application": "rqmail.bootstrap",
+    "application": "rqmail.bootstrap",
+    "Attachment": "rqmail.intake.attachments",
+    "Draft": "rqmail.intake.draft",
+}
 
 
 def __getattr__(name: str) -> Any:

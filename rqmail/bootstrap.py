@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rqmail.administration.checkup import Checkup
     from rqmail.administration.mailboxes import Mailboxes
     from rqmail.administration.tenants import Tenants
+    from rqmail.content_store import ContentStore
     from rqmail.delivery.dispatch import Dispatcher
     from rqmail.delivery.lanes import Lanes, LanesReport
     from rqmail.delivery.outcomes import MailProviderService
@@ -189,7 +190,12 @@ class Application:
         from rqmail.delivery.outcomes import MailProviderService
 
         return MailProviderService(
-            self.senders, self.limiter, self.clock, self.metrics, max_attempts=self.settings.max_attempts
+            self.senders,
+            self.limiter,
+            self.clock,
+            self.metrics,
+            contents=self.contents,
+            max_attempts=self.settings.max_attempts,
         )
 
     @_Part
@@ -243,14 +249,27 @@ class Application:
         """What deletes what came to its end long ago."""
         from rqmail.delivery.retention import Retention
 
-        return Retention(self.clock)
+        return Retention(self.clock, self.contents)
 
     @_Part
     def intake(self) -> Intake:
         """Where mail comes in."""
         from rqmail.intake.draft import Intake
 
-        return Intake(self.clock, self.queues.nudge, self.timetable.keep)
+        return Intake(
+            self.clock,
+            self.queues.nudge,
+            self.timetable.keep,
+            contents=self.contents,
+            max_message_bytes=self.settings.max_message_bytes,
+        )
+
+    @_Part
+    def contents(self) -> ContentStore:
+        """Where the bytes of attached files are kept."""
+        from rqmail.content_store import ContentStore
+
+        return ContentStore(self.clock, self.settings.attachments_url)
 
     @_Part
     def imports(self) -> Imports:

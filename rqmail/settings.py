@@ -49,6 +49,7 @@ _ALLOWED = {
     "sendgrid_from": "an address, or NAME <ADDRESS>",
     "secret_key": "at least 16 characters",
     "admin_token": "at least 16 characters",
+    "attachments_url": "file:///FOLDER, s3://BUCKET/FOLDER or another address that fsspec knows",
     "ca_bundle": "a readable file with PEM certificates",
     "graph_certificate": "a readable PEM file with private key and certificate",
 }
@@ -139,6 +140,13 @@ def _sender(value: str) -> str:
     return value
 
 
+def _place(value: str) -> str:
+    parts = urlsplit(checked_line(value, _ALLOWED["attachments_url"]))
+    if not parts.scheme or "://" not in value or not (parts.netloc or parts.path.strip("/")):
+        raise ValueError
+    return value
+
+
 def _zone(value: str) -> str:
     try:
         ZoneInfo(value)
@@ -165,6 +173,7 @@ LongSecret = Annotated[
 ]
 
 
+OptionalPlace = Annotated[Annotated[str, AfterValidator(_place)] | None, BeforeValidator(_empty_is_unset)]
 OptionalZone = Annotated[Annotated[str, AfterValidator(_zone)] | None, BeforeValidator(_empty_is_unset)]
 
 
@@ -208,6 +217,10 @@ class Settings(BaseSettings):
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 8
     unknown_policy: Literal["hold", "resend", "assume-sent"] = "hold"
     unknown_grace_seconds: Annotated[int, Field(ge=0)] = 600
+    #: Bytes of one message as it is sent, files as base64, where its mailbox has no limit of its own.
+    max_message_bytes: Annotated[int, Field(ge=10_000, le=1_000_000_000)] = 35 * 1024 * 1024
+    #: Where the bytes of attached files are kept, if not in the database.
+    attachments_url: OptionalPlace = None
     retention_days: Annotated[int, Field(ge=0)] = 0
     audit_retention_days: Annotated[int, Field(ge=0)] = 400
     #: The address under which people reach the web process, behind whatever proxy stands before it.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rqmail.clock import Clock
+from rqmail.content_store import ContentStore
 from rqmail.models.message import Message
 
 #: Rows deleted in one transaction: others wait no longer than that takes.
@@ -17,12 +18,13 @@ KEPT_FOR_THE_WINDOWS = timedelta(hours=26)
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Deletes messages in a final state, with their content and recipients, once their end is long enough ago.
+    """Deletes messages in a final state, with content, recipients and files, once their end is long enough ago.
 
     What ended within the last 26 hours is kept whatever is asked for: a mailbox's windows still count it.
     """
 
     clock: Clock
+    contents: ContentStore
 
     def count(self, older_than: timedelta) -> int:
         """Say how many messages :meth:`purge` would delete."""
@@ -36,7 +38,13 @@ class Retention:
             deleted = Message.delete_final(before, limit=_AT_ONCE)
             total += deleted
             if deleted < _AT_ONCE:
-                return total
+                break
+        self.purge_files()
+        return total
+
+    def purge_files(self) -> int:
+        """Delete the bytes of files that no message refers to any more, and answer how many files they were of."""
+        return self.contents.purge()
 
     def _before(self, older_than: timedelta) -> datetime:
         return self.clock() - max(older_than, KEPT_FOR_THE_WINDOWS)

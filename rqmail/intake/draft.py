@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -11,10 +12,21 @@ from itertools import islice
 import structlog
 
 from rqmail.clock import Clock
+from rqmail.content_store import ContentStore
 from rqmail.errors import InvalidInputError
+from rqmail.intake.attachments import Attachment, Reader
+from rqmail.intake.content import (
+    MAX_MESSAGE_BYTES,
+    Notice,
+    checked_extras,
+    checked_files,
+    notices_of,
+    refuse_more_than_one_request,
+)
 from rqmail.intake.moments import check_moments, moment_of
 from rqmail.intake.recipients import Folded, recipients_of
 from rqmail.models.base import pooled_connection, transaction
+from rqmail.models.content import Importance
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
 from rqmail.models.message import Message, NewMessage, Priority
 
@@ -36,6 +48,8 @@ class Draft:
 
     ``sender`` is ``mailbox:KEY``, ``tenant:KEY`` or ``default``. Addresses are lines such as ``a@x.nl; Jörg <j@y.de>``
     or sequences of them. ``at`` and ``expires`` are ISO 8601 texts or datetimes, both with their time zone.
+    ``importance`` is how mail programs mark it, ``priority`` when it goes out. ``headers`` are names and values;
+    ``unsubscribe_url`` makes those of one-click unsubscribing. ``from_`` is whom it is from, where not the mailbox.
     """
 
     sender: str
@@ -48,21 +62,43 @@ class Draft:
     at: datetime | str | None = None
     expires: datetime | str | None = None
     priority: Priority | str = Priority.NORMAL
+    attachments: Sequence[Attachment] = ()
+    reply_to: str | Sequence[str] = ()
+    importance: Importance | str = Importance.NORMAL
+    read_receipt: bool = False
+    delivery_receipt: bool = False
+    headers: Sequence[tuple[str, str]] = ()
+    unsubscribe_url: str | None = None
+    from_: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A draft that passed every check: the message to be stored, and which of its addresses were named twice."""
+    """A draft that passed every check: the message to be stored.
+
+    ``folded`` tells which of its addresses were named twice, ``notices`` what whoever hands it in should know.
+    """
 
     message: NewMessage
     folded: tuple[Folded, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SenderRules:
+    """What a sender's provider takes: letters before the @, bytes of a whole message, and whether it is Graph."""
+
+    ascii_only: bool = False
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    through_graph: bool = True
 
 
 class Intake:
     """Takes messages in: checks them, stores them, and asks for a dispatch at once when one of them is urgent.
 
     ``nudge`` asks for a tick without waiting for the next poll, ``keep_ticks`` sees that there is a next poll; the
-    message is safe before they are called.
+    message is safe before they are called. Attached files go to ``contents``; ``max_message_bytes`` bounds a message
+    of a mailbox that has no bound of its own.
     """
 
     def __init__(
@@ -71,16 +107,22 @@ class Intake:
         nudge: Callable[[], object],
         keep_ticks: Callable[[], object] = lambda: None,
         *,
+        contents: ContentStore | None = None,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
         who: str | None = None,
     ) -> None:
         self._clock = clock
         self._nudge = nudge
         self._keep_ticks = keep_ticks
+        self._contents = contents or ContentStore(clock)
+        self._max_message_bytes = max_message_bytes
         self._who = who
 
     def by(self, who: str) -> Intake:
         """Answer the same intake in somebody's name: a message's history begins with who handed it in."""
-        return Intake(self._clock, self._nudge, self._keep_ticks, who=who)
+        named = copy(self)
+        named._who = who
+        return named
 
     def submit(self, draft: Draft) -> str:
         """Take one message in and answer its id; raises ``InvalidInputError`` naming the field that is wrong."""
@@ -99,7 +141,11 @@ class Intake:
 
     def checks(self) -> Checks:
         """Answer the checks that a request of this moment has to pass."""
-        return Checks(self._clock())
+        return Checks(self._clock(), self._max_message_bytes)
+
+    def keep_files(self, messages: Iterable[NewMessage]) -> None:
+        """Keep the bytes of everything attached to messages that have been checked; they are stored after that."""
+        self._contents.keep(one for message in messages for one in message.attachments)
 
     def store(self, messages: Iterable[NewMessage], on_stored: Callable[[int], None] = lambda _: None) -> None:
         """Insert messages that have been checked, in batches and in one transaction.
@@ -108,7 +154,9 @@ class Intake:
         """
         now = self._clock()
         urgent = False
-        waiting = iter(messages)
+        handed_in = list(messages)
+        self.keep_files(handed_in)
+        waiting = iter(handed_in)
         with transaction():
             while batch := list(islice(waiting, _BATCH)):
                 Message.submit(batch, now, self._who)
@@ -132,65 +180,84 @@ class Intake:
             log.warning("intake.nudgeFailed", err=type(error).__name__)
 
 
-def check(draft: Draft, now: datetime, *, ascii_only: bool = False) -> Checked:
+def check(draft: Draft, now: datetime, rules: SenderRules = SenderRules(), reader: Reader | None = None) -> Checked:
     """Turn a draft into a message that can be stored; raises ``InvalidInputError`` naming the field that is wrong.
 
-    Whether the sender exists, and takes addresses in ASCII only, is asked apart, once for many: :class:`Checks`.
+    Whether the sender exists, and what rules it has, is asked apart, once for many: :class:`Checks`.
     """
-    recipients, folded = recipients_of(draft.to, draft.cc, draft.bcc, ascii_only=ascii_only)
+    recipients, folded = recipients_of(draft.to, draft.cc, draft.bcc, ascii_only=rules.ascii_only)
     at, expires = moment_of("at", draft.at), moment_of("expires", draft.expires)
     check_moments(at, expires, now)
     text, html = _bodies(draft)
+    subject = _subject(draft.subject)
+    extras = checked_extras(
+        reply_to=draft.reply_to,
+        importance=draft.importance,
+        read_receipt=draft.read_receipt,
+        delivery_receipt=draft.delivery_receipt,
+        headers=draft.headers,
+        unsubscribe_url=draft.unsubscribe_url,
+        from_=draft.from_,
+    )
+    files = checked_files(
+        draft.attachments, text=text, html=html, most_bytes=rules.max_message_bytes, reader=reader or Reader()
+    )
+    if rules.through_graph:
+        refuse_more_than_one_request(files, text=text, html=html, extras=extras, addresses=len(recipients))
     message = NewMessage(
         sender=draft.sender,
-        subject=_subject(draft.subject),
+        subject=subject,
         recipients=recipients,
         text=text,
         html=html,
         requested_on=at,
         expires_on=expires,
         priority=_priority(draft.priority),
+        attachments=files,
+        extras=extras,
     )
-    return Checked(message, folded)
+    return Checked(message, folded, notices_of(files))
 
 
 class Checks:
-    """The checks of one request, whichever door it came through: each sender is looked up once."""
+    """The checks of one request, whichever door it came through: each sender is looked up once, each file read once."""
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self._now = now
-        self._ascii_only: dict[str, bool] = {}
+        self._max_message_bytes = max_message_bytes
+        self._rules: dict[str, SenderRules] = {}
+        self._reader = Reader()
 
     def check(self, draft: Draft) -> Checked:
         """Turn a draft into a message that can be stored, or raise ``InvalidInputError``."""
-        ascii_only = self._ascii_only.get(draft.sender)
-        if ascii_only is None:
-            ascii_only = self.require_sender(draft.sender)
-        return check(draft, self._now, ascii_only=ascii_only)
+        rules = self._rules.get(draft.sender) or self.require_sender(draft.sender)
+        return check(draft, self._now, rules, self._reader)
 
-    def require_sender(self, sender: str) -> bool:
-        """Raise ``InvalidInputError`` unless the sender exists; say whether it takes addresses in ASCII only."""
-        self._ascii_only[sender] = require_sender(sender)
-        return self._ascii_only[sender]
+    def require_sender(self, sender: str) -> SenderRules:
+        """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""
+        self._rules[sender] = require_sender(sender, self._max_message_bytes)
+        return self._rules[sender]
 
 
-def require_sender(sender: str) -> bool:
-    """Raise ``InvalidInputError`` unless the sender exists; say whether it takes ASCII only (SendGrid)."""
+def require_sender(sender: str, max_message_bytes: int = MAX_MESSAGE_BYTES) -> SenderRules:
+    """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""
     kind, _, key = sender.partition(":") if isinstance(sender, str) else ("", "", "")
     if sender == "default":
-        return True
+        return SenderRules(ascii_only=True, max_message_bytes=max_message_bytes, through_graph=False)
     if kind not in {"mailbox", "tenant"} or not key:
         raise InvalidInputError("sender", sender, _SENDER)
     with pooled_connection():
         if kind == "mailbox":
             mailbox = SystemMailbox.get_or_none(SystemMailbox.key == key)
             provider = None if mailbox is None else Provider.MICROSOFT_GRAPH.value
+            max_message_bytes = (mailbox and mailbox.max_message_bytes) or max_message_bytes
         else:
             tenant = TenantMailSetting.get_or_none(TenantMailSetting.key == key)
             provider = None if tenant is None else tenant.provider
     if provider is None:
         raise InvalidInputError(kind, key, f"a {kind} that exists (`rqmail {kind} list` shows them)")
-    return provider != Provider.MICROSOFT_GRAPH.value
+    through_graph = provider == Provider.MICROSOFT_GRAPH.value
+    return SenderRules(not through_graph, max_message_bytes, through_graph)
 
 
 def _subject(subject: str) -> str:

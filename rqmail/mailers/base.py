@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import BinaryIO, Literal, Protocol
 
 import idna
 
@@ -46,12 +46,29 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True)
+class MailFile:
+    """One file of a mail, its bytes not read yet: ``open`` answers a seekable stream of them from where they are kept.
+
+    An inline picture has the ``content_id`` by which the HTML shows it.
+    """
+
+    name: str
+    content_type: str
+    size: int
+    sha256: str
+    open: Callable[[], BinaryIO] = field(compare=False, repr=False)
+    is_inline: bool = False
+    content_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Mail:
     """One mail as a provider needs it; ``id`` is our message id and travels along so that the mail can be found again.
 
-    ``text`` and ``html`` are the bodies, ``None`` where there is none; ``headers`` are extra ``x-`` headers; ``permit``
-    is to be taken before the request is written, where somebody must know that moment; ``attempt`` names this
-    attempt at it.
+    ``text`` and ``html`` are the bodies, ``None`` where there is none; ``headers`` are extra headers by name, of which
+    intake has let through what may be set; ``from_`` is whom the mail is from, where not the mailbox itself;
+    ``permit`` is to be taken before the request is written, where somebody must know that moment; ``attempt`` names
+    this attempt at it.
     """
 
     id: str
@@ -62,6 +79,12 @@ class Mail:
     text: str | None = None
     html: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[MailFile, ...] = ()
+    reply_to: tuple[Address, ...] = ()
+    importance: Literal["low", "normal", "high"] = "normal"
+    read_receipt: bool = False
+    delivery_receipt: bool = False
+    from_: Address | None = None
     permit: Permit | None = field(default=None, compare=False, repr=False)
     attempt: str | None = field(default=None, compare=False)
 

@@ -17,6 +17,7 @@ import peewee
 
 from rqmail.errors import ConflictError, NotFoundError
 from rqmail.models.base import BaseModel, UtcDateTimeField, db, pooled_connection, to_column, transaction
+from rqmail.models.content import NO_EXTRAS, AttachedFile, extras_of
 from rqmail.models.message import Message, MessageStatus, NewMessage, NewRecipient, Priority, RecipientKind
 
 
@@ -304,11 +305,17 @@ def _flat(message: NewMessage) -> list[Any]:
         None if message.requested_on is None else message.requested_on.isoformat(),
         None if message.expires_on is None else message.expires_on.isoformat(),
         int(message.priority),
+        message.extras.to_column(),
+        [
+            (one.name, one.content_type, one.size, one.sha256, one.is_inline, one.content_id)
+            for one in message.attachments
+        ],
     ]
 
 
 def _message(sender: str, flat: Sequence[Any]) -> NewMessage:
-    message_id, subject, recipients, text, html, requested_on, expires_on, priority = flat
+    message_id, subject, recipients, text, html, requested_on, expires_on, priority, *content = flat
+    extras, files = content or (None, [])  # a part that was kept aside before there were any
     return NewMessage(
         sender=sender,
         subject=subject,
@@ -318,6 +325,8 @@ def _message(sender: str, flat: Sequence[Any]) -> NewMessage:
         requested_on=None if requested_on is None else datetime.fromisoformat(requested_on),
         expires_on=None if expires_on is None else datetime.fromisoformat(expires_on),
         priority=Priority(priority),
+        attachments=tuple(AttachedFile(*one) for one in files),
+        extras=extras_of(extras) or NO_EXTRAS,
         id=message_id,
     )
 

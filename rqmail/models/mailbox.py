@@ -27,6 +27,8 @@ class SystemMailbox(BaseModel):
     rate_limit_recipients_per_day = peewee.IntegerField(null=True)
     #: ``even`` or ``burst``; empty means as the setting says.
     pacing: Any = peewee.CharField(max_length=5, null=True)
+    #: Bytes of one message as it is sent, at most; empty means as the setting says.
+    max_message_bytes = peewee.BigIntegerField(null=True)
     #: Until when the two limits hold, if not for good, and what they are after that.
     limits_until = UtcDateTimeField(null=True)
     limits_after_per_minute = peewee.IntegerField(null=True)

@@ -87,6 +87,8 @@ class MessageContent(BaseModel):
     message = peewee.ForeignKeyField(Message, primary_key=True, on_delete="CASCADE", backref="contents")
     text = peewee.TextField(null=True)
     html = peewee.TextField(null=True)
+    #: The fields few messages have, as :class:`rqmail.models.content.Extras` writes them.
+    extras = peewee.TextField(null=True)
 
     class Meta:
         """Name the table in full."""

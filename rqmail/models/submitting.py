@@ -1,4 +1,4 @@
-"""A message that is handed in: what is known of it, and the INSERTs that write it with its content and recipients."""
+"""A message that is handed in: what is known of it, and the INSERTs that write it with content, files, recipients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from uuid_utils import uuid7
 
 from rqmail.models.base import db, is_postgresql, to_column, transaction
+from rqmail.models.content import NO_EXTRAS, AttachedFile, Extras
 from rqmail.models.history import Event, line
 from rqmail.models.states import MessageStatus
 
@@ -45,7 +46,10 @@ class NewRecipient:
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A checked message that is to be submitted; ``sender`` is as :class:`Message` stores it."""
+    """A checked message that is to be submitted; ``sender`` is as :class:`Message` stores it.
+
+    The bytes of ``attachments`` are kept before the message is stored.
+    """
 
     sender: str
     subject: str
@@ -55,6 +59,8 @@ class NewMessage:
     requested_on: datetime | None = None
     expires_on: datetime | None = None
     priority: Priority = Priority.NORMAL
+    attachments: tuple[AttachedFile, ...] = ()
+    extras: Extras = NO_EXTRAS
     id: str = field(default_factory=lambda: str(uuid7()))
 
 
@@ -92,7 +98,11 @@ def insert(
     )
     with transaction():
         _insert("message", columns, rows)
-        _insert("message_content", "message_id, text, html", [(new.id, new.text, new.html) for new in batch])
+        _insert(
+            "message_content",
+            "message_id, text, html, extras",
+            [(new.id, new.text, new.html, new.extras.to_column()) for new in batch],
+        )
         _insert(
             "recipient",
             "message_id, position, kind, address, name",
@@ -100,6 +110,15 @@ def insert(
                 (new.id, position, to.kind.value, to.address, to.name)
                 for new in batch
                 for position, to in enumerate(new.recipients)
+            ],
+        )
+        _insert(
+            "message_attachment",
+            "message_id, position, name, content_type, size, sha256, is_inline, content_id",
+            [
+                (new.id, position, one.name, one.content_type, one.size, one.sha256, one.is_inline, one.content_id)
+                for new in batch
+                for position, one in enumerate(new.attachments)
             ],
         )
     return [new.id for new in batch]

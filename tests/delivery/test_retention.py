@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from rqmail.content_store import ContentStore
 from rqmail.delivery.retention import KEPT_FOR_THE_WINDOWS, Retention
 from rqmail.models.ledger import sends_since
 from rqmail.models.message import Message, MessageStatus
@@ -22,7 +23,7 @@ def days(number: float) -> timedelta:
 
 @pytest.fixture
 def retention(clock) -> Retention:
-    return Retention(clock)
+    return Retention(clock, ContentStore(clock))
 
 
 ENDS = {

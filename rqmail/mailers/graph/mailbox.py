@@ -13,7 +13,7 @@ from rqmail.errors import MailboxNotReadableError, MailTransientError
 from rqmail.mailers.base import wire_address
 from rqmail.mailers.graph.errors import error_for_answer, read_problem
 from rqmail.mailers.graph.http import GraphHttp
-from rqmail.mailers.graph.mailer import ID_PROPERTY
+from rqmail.mailers.graph.message import ID_PROPERTY
 from rqmail.mailers.http.transport import Answer
 
 Folder = Literal["sentitems", "drafts", "outbox"]

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
 from urllib.parse import quote
 
 from rqmail.clock import Clock, utc_now
 from rqmail.errors import MailRejectedError
-from rqmail.mailers.base import Address, Mail, Receipt, wire_address
+from rqmail.mailers.base import Mail, Receipt, wire_address
 from rqmail.mailers.graph.errors import error_for_answer
 from rqmail.mailers.graph.http import GraphHttp
-
-#: The extended property that carries our id in the mailbox. Never change it: mails are found again by it.
-ID_PROPERTY = "String {6f0d5c1e-9a43-4f0e-8d3b-52c7b1f4a9e6} Name rqmail-id"
-
-#: The header that carries our id out of the mailbox.
-ID_HEADER = "x-rqmail-id"
-
-#: The most Graph takes in one write request.
-LARGEST_REQUEST = 4 * 1024 * 1024
-
-_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+from rqmail.mailers.graph.message import encode_message
+from rqmail.mailers.graph.size import LARGEST_REQUEST
 
 
 class MicrosoftGraphMailer:
@@ -53,36 +42,3 @@ class MicrosoftGraphMailer:
             request_id=answer.headers.get("request-id"),
             client_request_id=answer.headers.get("client-request-id"),
         )
-
-
-def encode_message(mail: Mail) -> bytes:
-    """Write ``mail`` as a ``sendMail`` request; raises ``MailRejectedError`` for what Graph cannot carry."""
-    message: dict[str, Any] = {
-        "subject": mail.subject,
-        "body": {"contentType": "html", "content": mail.html}
-        if mail.html is not None
-        else {"contentType": "text", "content": mail.text or ""},
-        "toRecipients": _recipients(mail.to),
-    }
-    if mail.cc:
-        message["ccRecipients"] = _recipients(mail.cc)
-    if mail.bcc:
-        message["bccRecipients"] = _recipients(mail.bcc)
-    message["internetMessageHeaders"] = [{"name": ID_HEADER, "value": mail.id}, *_extra_headers(mail)]
-    message["singleValueExtendedProperties"] = [{"id": ID_PROPERTY, "value": mail.id}]
-    document = {"message": message, "saveToSentItems": True}
-    # A lone surrogate cannot be written in UTF-8; a question mark in its place still delivers the mail.
-    return _as_json(document).encode("utf-8", errors="replace")
-
-
-def _recipients(addresses: tuple[Address, ...]) -> list[dict[str, dict[str, str]]]:
-    return [
-        {"emailAddress": {"address": wire_address(a.address)} | ({"name": a.name} if a.name else {})} for a in addresses
-    ]
-
-
-def _extra_headers(mail: Mail) -> list[dict[str, str]]:
-    for name in mail.headers:
-        if not name.lower().startswith("x-"):
-            raise MailRejectedError(f"The header {name[:60]!r} cannot be sent: Microsoft Graph takes only x- headers")
-    return [{"name": name, "value": value} for name, value in mail.headers.items() if name.lower() != ID_HEADER]

@@ -18,7 +18,7 @@ from rqmail.errors import (
 )
 from rqmail.mailers.graph.http import GraphHttp
 from rqmail.mailers.graph.mailbox import GraphMailbox, Sighting
-from rqmail.mailers.graph.mailer import ID_PROPERTY
+from rqmail.mailers.graph.message import ID_PROPERTY
 
 SENT = datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)
 EMPTY = (200, {}, {"value": []})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import fields, replace
+from io import BytesIO
 
 import pytest
 from kiota_serialization_json.json_parse_node import JsonParseNode
@@ -12,9 +13,12 @@ from msgraph.generated.users.item.send_mail.send_mail_post_request_body import S
 
 from mailers.servers import Script, serving
 from rqmail.errors import MailAuthError, MailError, MailRejectedError, MailThrottledError, MailTransientError
+from rqmail.mailers.base import Address, MailFile
 from rqmail.mailers.graph import http
 from rqmail.mailers.graph.http import GraphHttp, claims_demanded
-from rqmail.mailers.graph.mailer import ID_PROPERTY, LARGEST_REQUEST, MicrosoftGraphMailer, encode_message
+from rqmail.mailers.graph.mailer import MicrosoftGraphMailer
+from rqmail.mailers.graph.message import ID_PROPERTY, encode_message
+from rqmail.mailers.graph.size import LARGEST_REQUEST
 
 ACCEPTED = (202, {"request-id": "r-1", "client-request-id": "c-1", "Retry-After": "30"}, b"")
 SECRET = "eyJ-a-very-secret-token"
@@ -202,9 +206,51 @@ def test_a_mail_just_as_large_as_a_request_may_be_is_sent(mail, mailer_on):
     assert len(script.asked[0].body) == LARGEST_REQUEST
 
 
-def test_a_header_graph_would_refuse_is_refused_here_by_name(mail, mailer_on):
-    with pytest.raises(MailRejectedError, match="'Reply-To'"):
-        mailer_on("http://127.0.0.1:1").send(replace(mail, headers={"Reply-To": "a@b.example"}))
+def test_a_header_that_does_not_begin_with_x_travels_as_a_property(mail):
+    headers = {
+        "List-Unsubscribe": "<https://x.nl/u>",
+        "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+        "References": "<1@x>",
+        "X-Order": "7",
+    }
+    message = parsed(replace(mail, headers=headers)).message
+    assert [(h.name, h.value) for h in message.internet_message_headers] == [("x-rqmail-id", mail.id), ("X-Order", "7")]
+    assert [(p.id, p.value) for p in message.single_value_extended_properties] == [
+        (ID_PROPERTY, mail.id),
+        ("String 0x1045", "<https://x.nl/u>"),
+        ("String {00020386-0000-0000-C000-000000000046} Name List-Unsubscribe-Post", "List-Unsubscribe=One-Click"),
+        ("String 0x1039", "<1@x>"),
+    ]
+
+
+def test_microsofts_own_models_read_files_and_the_fields_few_mails_have(mail):
+    files = (
+        MailFile("factuur é.pdf", "application/pdf", 4, "", lambda: BytesIO(b"%PDF")),
+        MailFile("logo.png", "image/png", 0, "", lambda: BytesIO(b""), is_inline=True, content_id="logo@x"),
+    )
+    request = parsed(
+        replace(
+            mail,
+            files=files,
+            reply_to=(Address("r@x.nl", "R"),),
+            importance="high",
+            read_receipt=True,
+            delivery_receipt=True,
+            from_=Address("team@x.nl"),
+        )
+    )
+    message = request.message
+    assert leftovers(request) == []
+    assert [
+        (one.name, one.content_type, one.content_bytes, one.is_inline, one.content_id) for one in message.attachments
+    ] == [
+        ("factuur é.pdf", "application/pdf", b"%PDF", None, None),
+        ("logo.png", "image/png", b"", True, "logo@x"),
+    ]
+    assert [(one.email_address.address, one.email_address.name) for one in message.reply_to] == [("r@x.nl", "R")]
+    assert message.from_.email_address.address == "team@x.nl"
+    assert message.importance.value == "high"
+    assert (message.is_read_receipt_requested, message.is_delivery_receipt_requested) == (True, True)
 
 
 def test_our_own_id_cannot_be_overwritten_by_a_header_of_the_mail(mail):

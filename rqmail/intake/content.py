@@ -1,0 +1,128 @@
+"""What a message carries beside its text, checked as a whole: files and pictures, headers, who it is from, its size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rqmail.errors import InvalidInputError
+from rqmail.intake.addresses import parse_addresses
+from rqmail.intake.attachments import MAX_FILES, Most, Reader, is_blocked
+from rqmail.intake.headers import checked_headers
+from rqmail.intake.pictures import check_pictures
+from rqmail.mailers.graph.size import LARGEST_REQUEST, as_base64
+from rqmail.models.content import AttachedFile, Extras, Importance, Person
+
+#: Bytes of one message as it is sent, attachments as base64, where neither a mailbox nor a setting says otherwise.
+MAX_MESSAGE_BYTES = 35 * 1024 * 1024
+
+MAX_REPLY_TO = 50
+
+#: What Graph's JSON puts around a file and around an address, at most and without what they are called.
+_AROUND_A_FILE = 700
+_AROUND_AN_ADDRESS = 60
+_AROUND_A_MESSAGE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something about a message that is taken in all the same, but that whoever hands it in should know."""
+
+    field: str
+    text: str
+
+
+def checked_extras(
+    *,
+    reply_to: str | Sequence[str],
+    importance: Importance | str,
+    read_receipt: bool,
+    delivery_receipt: bool,
+    headers: object,
+    unsubscribe_url: str | None,
+    from_: str | None,
+) -> Extras:
+    """Answer the fields that few messages have; raises ``InvalidInputError`` naming the one that is wrong."""
+    for field, value in (("readReceipt", read_receipt), ("deliveryReceipt", delivery_receipt)):
+        if not isinstance(value, bool):
+            raise InvalidInputError(field, value, "true or false")
+    senders = _persons("from", from_ or "")
+    if len(senders) > 1:
+        raise InvalidInputError("from", from_, "one address")
+    return Extras(
+        reply_to=_persons("replyTo", reply_to),
+        importance=_importance(importance),
+        read_receipt=read_receipt,
+        delivery_receipt=delivery_receipt,
+        headers=checked_headers(headers, unsubscribe_url),
+        from_=senders[0] if senders else None,
+    )
+
+
+def checked_files(
+    attachments: object, *, text: str | None, html: str | None, most_bytes: int, reader: Reader
+) -> tuple[AttachedFile, ...]:
+    """Answer the files of a message, read once for size and hash; raises ``InvalidInputError``.
+
+    ``most_bytes`` is what the whole message may have as it is sent, attachments as base64.
+    """
+    if isinstance(attachments, str | bytes) or not isinstance(attachments, Sequence):
+        raise InvalidInputError("attachments", type(attachments).__name__, "a list of files")
+    if len(attachments) > MAX_FILES:
+        raise InvalidInputError("attachments", len(attachments), f"at most {MAX_FILES} files")
+    left = most_bytes - sum(len(body.encode()) for body in (text, html) if body is not None)
+    files = []
+    for one in attachments:
+        room = max(0, left // 4 * 3)
+        whole = Most(room, f"the whole message may have {most_bytes:,} bytes as it is sent, files as base64")
+        file = reader.read(one, min(whole, Most(), key=lambda most: most.size))
+        left -= as_base64(file.size)
+        files.append(file)
+    check_pictures(html, files)
+    return tuple(files)
+
+
+def refuse_more_than_one_request(
+    files: Sequence[AttachedFile], *, text: str | None, html: str | None, extras: Extras, addresses: int
+) -> None:
+    """Raise ``InvalidInputError`` where a mail with files is larger than one request to Graph may be."""
+    if not files:
+        return
+    body = html if html is not None else text or ""
+    size = _AROUND_A_MESSAGE + len(json.dumps(body, ensure_ascii=False).encode(errors="replace"))
+    size += sum(_AROUND_A_FILE + 6 * len(one.name) + as_base64(one.size) for one in files)
+    size += sum(100 + 6 * (len(name) + len(value)) for name, value in extras.headers)
+    size += (addresses + len(extras.reply_to)) * (_AROUND_AN_ADDRESS + 640)
+    if size > LARGEST_REQUEST:
+        raise InvalidInputError(
+            "attachments",
+            f"{sum(one.size for one in files):,} bytes",
+            f"a mail no larger than one request to Microsoft Graph, {LARGEST_REQUEST:,} bytes with files as base64",
+        )
+
+
+def notices_of(files: Iterable[AttachedFile]) -> tuple[Notice, ...]:
+    """Say which files may be kept from whoever receives them."""
+    return tuple(
+        Notice("attachments", f"Exchange or Outlook may keep {one.name} from who receives it: its type is blocked")
+        for one in files
+        if is_blocked(one.name)
+    )
+
+
+def _persons(field: str, lines: str | Sequence[str]) -> tuple[Person, ...]:
+    lines = (lines,) if isinstance(lines, str) else lines
+    if not isinstance(lines, Sequence) or not all(isinstance(line, str) for line in lines):
+        raise InvalidInputError(field, lines, "mail addresses as text")
+    found = [Person(one.address, one.name) for line in lines for one in parse_addresses(line, field)]
+    if len(found) > MAX_REPLY_TO:
+        raise InvalidInputError(field, len(found), f"at most {MAX_REPLY_TO} addresses")
+    return tuple(found)
+
+
+def _importance(value: Importance | str) -> Importance:
+    try:
+        return Importance(value.strip().lower())
+    except (ValueError, AttributeError):
+        raise InvalidInputError("importance", value, "low, normal or high") from None

@@ -1,0 +1,104 @@
+"""A mail as Graph's JSON says it: the message itself, its headers as JSON can carry them, and its files."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from rqmail.mailers.base import Address, Mail, MailFile, wire_address
+
+#: The extended property that carries our id in the mailbox. Never change it: mails are found again by it.
+ID_PROPERTY = "String {6f0d5c1e-9a43-4f0e-8d3b-52c7b1f4a9e6} Name rqmail-id"
+
+#: The header that carries our id out of the mailbox.
+ID_HEADER = "x-rqmail-id"
+
+#: JSON's own headers must begin with ``x-``. Any other becomes one as a property of this set (MS-OXCMAIL 2.1.3.2.4).
+_INTERNET_HEADERS = "String {00020386-0000-0000-C000-000000000046} Name "
+
+#: Headers that have a property of their own (PidTagListUnsubscribe, PidTagInReplyToId, PidTagInternetReferences, …).
+_OWN_PROPERTIES = {
+    "list-unsubscribe": "String 0x1045",
+    "in-reply-to": "String 0x1042",
+    "references": "String 0x1039",
+    "list-help": "String 0x1043",
+    "list-subscribe": "String 0x1044",
+}
+
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def encode_message(mail: Mail) -> bytes:
+    """Write ``mail`` with its files as a ``sendMail`` request."""
+    message = message_of(mail)
+    if mail.files:
+        message["attachments"] = [_attachment(one) for one in mail.files]
+    return encoded({"message": message, "saveToSentItems": True})
+
+
+def message_of(mail: Mail) -> dict[str, Any]:
+    """Say ``mail`` without its files as Graph's ``message``."""
+    message: dict[str, Any] = {
+        "subject": mail.subject,
+        "body": {"contentType": "html", "content": mail.html}
+        if mail.html is not None
+        else {"contentType": "text", "content": mail.text or ""},
+        "toRecipients": _recipients(mail.to),
+    }
+    if mail.cc:
+        message["ccRecipients"] = _recipients(mail.cc)
+    if mail.bcc:
+        message["bccRecipients"] = _recipients(mail.bcc)
+    if mail.reply_to:
+        message["replyTo"] = _recipients(mail.reply_to)
+    if mail.from_ is not None:
+        [message["from"]] = _recipients((mail.from_,))
+    if mail.importance != "normal":
+        message["importance"] = mail.importance
+    if mail.read_receipt:
+        message["isReadReceiptRequested"] = True
+    if mail.delivery_receipt:
+        message["isDeliveryReceiptRequested"] = True
+    headers, properties = [{"name": ID_HEADER, "value": mail.id}], [{"id": ID_PROPERTY, "value": mail.id}]
+    for name, value in mail.headers.items():
+        lower = name.lower()
+        if lower == ID_HEADER:
+            continue
+        if lower.startswith("x-"):
+            headers.append({"name": name, "value": value})
+        else:
+            properties.append({"id": _OWN_PROPERTIES.get(lower, _INTERNET_HEADERS + name), "value": value})
+    message["internetMessageHeaders"] = headers
+    message["singleValueExtendedProperties"] = properties
+    return message
+
+
+def encoded(document: dict[str, Any]) -> bytes:
+    """Write a request's JSON."""
+    # A lone surrogate cannot be written in UTF-8; a question mark in its place still delivers the mail.
+    return _as_json(document).encode("utf-8", errors="replace")
+
+
+def attachment_of(file: MailFile, content: bytes) -> dict[str, Any]:
+    """Say a file with its bytes as Graph's ``fileAttachment``."""
+    told: dict[str, Any] = {
+        "@odata.type": "#microsoft.graph.fileAttachment",
+        "name": file.name,
+        "contentType": file.content_type,
+        "contentBytes": base64.b64encode(content).decode("ascii"),
+    }
+    if file.content_id is not None:
+        told |= {"isInline": True, "contentId": file.content_id}
+    return told
+
+
+def _attachment(file: MailFile) -> dict[str, Any]:
+    with file.open() as opened:
+        return attachment_of(file, opened.read())
+
+
+def _recipients(addresses: tuple[Address, ...]) -> list[dict[str, dict[str, str]]]:
+    return [
+        {"emailAddress": {"address": wire_address(a.address)} | ({"name": a.name} if a.name else {})} for a in addresses
+    ]

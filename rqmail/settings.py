@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from rqmail.errors import SettingsError
 from rqmail.text.decoding import encoding_of
@@ -50,12 +51,25 @@ _ALLOWED = {
     "secret_key": "at least 16 characters",
     "admin_token": "at least 16 characters",
     "attachments_url": "file:///FOLDER, s3://BUCKET/FOLDER or another address that fsspec knows",
+    "smtp_trusted": "networks such as 10.0.0.0/8, separated by commas",
+    "smtp_certificate": "a readable PEM file with a certificate",
+    "smtp_key": "a readable PEM file with the certificate's key",
     "ca_bundle": "a readable file with PEM certificates",
     "graph_certificate": "a readable PEM file with private key and certificate",
 }
 
 _HOST_WITH_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:]*)(?::(?P<port>.*))?")
 _BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether nobody but this machine reaches a server on ``host``."""
+    if host in LOOPBACK_HOSTS:
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _empty_is_unset(value: object) -> object:
@@ -147,6 +161,10 @@ def _place(value: str) -> str:
     return value
 
 
+def _networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    return tuple(ip_network(one.strip()) for one in value.split(",") if one.strip())
+
+
 def _zone(value: str) -> str:
     try:
         ZoneInfo(value)
@@ -174,6 +192,11 @@ LongSecret = Annotated[
 
 
 OptionalPlace = Annotated[Annotated[str, AfterValidator(_place)] | None, BeforeValidator(_empty_is_unset)]
+Networks = Annotated[
+    tuple[IPv4Network | IPv6Network, ...],
+    NoDecode,
+    BeforeValidator(lambda value: _networks(value) if isinstance(value, str) else value),
+]
 OptionalZone = Annotated[Annotated[str, AfterValidator(_zone)] | None, BeforeValidator(_empty_is_unset)]
 
 
@@ -227,6 +250,11 @@ class Settings(BaseSettings):
     web_url: OptionalHttpsUrl = None
     #: The address of that proxy, whose X-Forwarded-For is then trusted.
     web_trusted_proxy: OptionalText = None
+    #: Networks from which the SMTP door takes a token without TLS, beside loopback.
+    smtp_trusted: Networks = ()
+    #: The SMTP door's certificate, and its key where that is in a file of its own.
+    smtp_certificate: OptionalFile = None
+    smtp_key: OptionalFile = None
     #: Where the times of an imported file are local when they name no zone.
     timezone: OptionalZone = None
     log_format: Literal["json", "console"] = "console"

@@ -38,6 +38,7 @@ COMMANDS = {
     "worker": Place("processes", "worker", "Send mail until told to stop."),
     "scheduler": Place("processes", "scheduler", "Keep the ticks coming: dispatch, recovery, purge."),
     "web": Place("web", "web", "Serve the admin pages and the API.", "web"),
+    "smtp": Place("smtp", "smtp", "Take in mail of programs that speak SMTP.", "smtp"),
     "sandbox": Place("sandbox", "sandbox", "Serve a stand-in for Microsoft Graph and Entra.", "local"),
     "doctor": Place("operation", "doctor", "Check everything mail needs, and say what to do."),
     "purge": Place("operation", "purge", "Delete messages that came to their end long ago."),

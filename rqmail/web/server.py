@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,7 +10,7 @@ import waitress
 
 from rqmail.bootstrap import Application
 from rqmail.errors import SettingsError
-from rqmail.settings import LOOPBACK_HOSTS
+from rqmail.settings import is_loopback
 from rqmail.web import channels
 from rqmail.web.app import create_app
 from rqmail.web.config import MAX_REQUEST_BYTES
@@ -71,16 +70,6 @@ def serve(application: Application, host: str = "127.0.0.1", port: int = 8080) -
         )
     finally:
         application.timetable.stop_keeping()
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether nobody but this machine reaches a server on ``host``."""
-    if host in LOOPBACK_HOSTS:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _behind(proxy: str | None) -> dict[str, Any]:

@@ -1,0 +1,186 @@
+"""What a client is answered: who it is, as whom and to whom it sends, and 250 once its mail is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import BinaryIO, TypeVar
+
+import structlog
+from aiosmtpd.smtp import AuthResult, Envelope, Session
+
+from rqmail.administration.access import Access, Principal, Scope
+from rqmail.administration.attempts import Attempts, TooManyAttemptsError
+from rqmail.errors import ConflictError, InvalidInputError
+from rqmail.intake.addresses import check_address
+from rqmail.intake.draft import Checks
+from rqmail.intake.eml.headers import in_one_line
+from rqmail.intake.idempotency import Repeatable, Submission
+from rqmail.intake.recipients import MAX_RECIPIENTS
+from rqmail.intake.relayed import Relayed, relayed
+from rqmail.models.base import AWAY_ERRORS
+from rqmail.smtp.connection import Connection
+from rqmail.smtp.senders import sender_of
+
+log = structlog.get_logger(__name__)
+
+_T = TypeVar("_T")
+
+_AWAY = "451 4.3.0 The mail cannot be stored now; try again later"
+_UNREADABLE = "501 5.5.2 That is no base64"
+_LONGEST_REPLY = 400
+
+
+class Door:
+    """Answers the commands of every client; what takes the database or Redis is done in ``threads``."""
+
+    def __init__(
+        self,
+        access: Access,
+        attempts: Attempts,
+        submission: Submission,
+        checks: Callable[[], Checks],
+        threads: Executor,
+    ) -> None:
+        self._access = access
+        self._attempts = attempts
+        self._submission = submission
+        self._checks = checks
+        self._threads = threads
+
+    # --- who is there --------------------------------------------------------------------------------------------
+
+    async def handle_EHLO(
+        self, _server: Connection, session: Session, _envelope: Envelope, hostname: str, responses: list[str]
+    ) -> list[str]:
+        """Announce what is true here beside what the library announces."""
+        session.host_name = hostname
+        return [*responses[:-1], "250-PIPELINING", "250-ENHANCEDSTATUSCODES", responses[-1]]
+
+    async def auth_PLAIN(self, server: Connection, args: list[str]) -> AuthResult:
+        """Take the token out of identity, name and password in one."""
+        if len(args) == 1:
+            answer = await server.challenge_auth("")
+            if not isinstance(answer, bytes):
+                return AuthResult(success=False, handled=True)
+        else:
+            decoded = _from_base64(args[1])
+            if decoded is None:
+                await server.push(_UNREADABLE)
+                return AuthResult(success=False, handled=True)
+            answer = decoded
+        return await self._authenticated(server, answer.rpartition(b"\0")[2])
+
+    async def auth_LOGIN(self, server: Connection, args: list[str]) -> AuthResult:
+        """Ask for name and password, one after the other; the name is free."""
+        if len(args) == 1 and not isinstance(await server.challenge_auth("Username:"), bytes):
+            return AuthResult(success=False, handled=True)
+        password = await server.challenge_auth("Password:")
+        if not isinstance(password, bytes):
+            return AuthResult(success=False, handled=True)
+        return await self._authenticated(server, password)
+
+    async def _authenticated(self, server: Connection, password: bytes) -> AuthResult:
+        try:
+            token = password.decode().strip()
+        except UnicodeDecodeError:
+            token = ""
+        try:
+            found = await self._in_thread(lambda: self._attempts.authenticate(self._access, token, server.address))
+        except TooManyAttemptsError:
+            return AuthResult(success=False, handled=False, message="454 4.7.0 Too many wrong tokens; try again later")
+        except AWAY_ERRORS:
+            return AuthResult(success=False, handled=False, message="454 4.7.0 Tokens cannot be looked up now")
+        if found is None:
+            return AuthResult(success=False, handled=False, message="535 5.7.8 The password is no token of rqmail")
+        if not found.may(Scope.SEND):
+            return AuthResult(success=False, handled=False, message="535 5.7.8 The token does not have the scope send")
+        return AuthResult(success=True, handled=True, auth_data=found)
+
+    # --- the envelope --------------------------------------------------------------------------------------------
+
+    async def handle_MAIL(
+        self, server: Connection, session: Session, envelope: Envelope, address: str, options: Sequence[str]
+    ) -> str:
+        """Take the sender: the address of a mailbox or a tenant that the token may send from."""
+        principal: Principal = session.auth_data  # type: ignore[assignment]
+        try:
+            sender = await self._in_thread(lambda: sender_of(address, principal))
+        except AWAY_ERRORS:
+            return _AWAY
+        if sender is None:
+            log.warning("smtp.refused", why="sender", who=principal.name)
+            return "550 5.7.1 No mailbox that this token may send from has this address"
+        envelope.mail_from = address
+        envelope.mail_options.extend(options)
+        server.sender = sender
+        return "250 2.1.0 Sender taken"
+
+    async def handle_RCPT(
+        self, _server: Connection, _session: Session, envelope: Envelope, address: str, options: Sequence[str]
+    ) -> str:
+        """Take one recipient."""
+        if len(envelope.rcpt_tos) >= MAX_RECIPIENTS:
+            return f"452 4.5.3 At most {MAX_RECIPIENTS} recipients in one mail"
+        try:
+            checked = check_address(address, "to")
+        except InvalidInputError:
+            return "553 5.1.3 This is no mail address"
+        envelope.rcpt_tos.append(checked)
+        envelope.rcpt_options.extend(options)
+        return "250 2.1.5 Recipient taken"
+
+    # --- the mail ------------------------------------------------------------------------------------------------
+
+    async def handle_DATA(self, server: Connection, session: Session, envelope: Envelope) -> str:
+        """Store the mail; 250 is said after its row is committed, and never otherwise."""
+        principal: Principal = session.auth_data  # type: ignore[assignment]
+        mail: BinaryIO = envelope.content  # type: ignore[assignment]
+        sender, address, recipients = server.sender, envelope.mail_from, tuple(envelope.rcpt_tos)
+        return await self._in_thread(lambda: self._store(principal, sender, address, recipients, mail))
+
+    def _store(
+        self, principal: Principal, sender: str, address: str | None, recipients: tuple[str, ...], mail: BinaryIO
+    ) -> str:
+        try:
+            with relayed(mail, sender, recipients, address=address) as found:
+                checked = self._checks().check(found.draft)
+                submitted = self._submission.submit(
+                    [checked.message], _repeatable(principal, found, sender, recipients), by=principal.name
+                )
+        except InvalidInputError as error:
+            log.warning("smtp.refused", why=error.field, who=principal.name)
+            return f"554 5.6.0 {in_one_line(str(error))}"[:_LONGEST_REPLY]
+        except (*AWAY_ERRORS, ConflictError) as error:
+            log.warning("smtp.notStored", err=type(error).__name__, who=principal.name)
+            return _AWAY
+        [message_id] = submitted.ids
+        log.info("smtp.accepted", messageId=message_id, replayed=submitted.replayed, who=principal.name)
+        return f"250 2.0.0 Stored as {message_id}"
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _repeatable(principal: Principal, found: Relayed, sender: str, recipients: Sequence[str]) -> Repeatable | None:
+    """Recognise a mail that comes again because its client never heard our 250.
+
+    The same mail to other recipients is another one: large envelopes are sent in parts. What else changed in it (a
+    client may add a header at each try) does not matter.
+    """
+    if not found.message_id:
+        return None
+    parts = [found.message_id, sender, *sorted(recipients)]
+    key = hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return Repeatable(f"smtp {principal.name}", key, "")
+
+
+def _from_base64(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None

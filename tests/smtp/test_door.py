@@ -1,0 +1,321 @@
+"""What clients are answered, and that 250 means a stored row."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import smtplib
+import socket
+from collections.abc import Callable
+from email.message import EmailMessage
+from ipaddress import ip_network
+
+import peewee
+import pytest
+from rqmail.models.attachments import MessageAttachment
+
+from rqmail.models.base import pooled_connection
+from rqmail.models.message import Message, MessageContent, Recipient
+from rqmail.smtp.certificate import Certificate
+from rqmail.smtp.connection import MAX_CONNECTIONS_OF_ONE, Guests
+from smtp.conftest import Authority, Listening
+
+on_both = pytest.mark.parametrize("application", ["sqlite", "postgresql"], indirect=True)
+
+FROM = "invoices@contoso.example"
+
+
+def mail(**headers: str) -> EmailMessage:
+    message = EmailMessage()
+    for name, value in ({"From": FROM, "To": "a@x.nl", "Subject": "Factuur 7"} | headers).items():
+        message[name.replace("_", "-")] = value
+    message.set_content("Zie de bijlage.\n")
+    return message
+
+
+def recipients(message_id: str) -> list[tuple[str, str, str]]:
+    with pooled_connection():
+        rows = list(Recipient.select().where(Recipient.message == message_id).order_by(Recipient.position))
+    return [(row.kind, row.name, row.address) for row in rows]
+
+
+def stored() -> list[Message]:
+    with pooled_connection():
+        return list(Message.select().order_by(Message.id))
+
+
+def content_of(row: Message) -> MessageContent:
+    with pooled_connection():
+        return MessageContent.get(MessageContent.message == row.id)
+
+
+@on_both
+def test_a_mail_is_stored_with_what_it_says_before_250_is_said(door: Listening) -> None:
+    written = mail(To="Zoë de Vries <zoe@x.nl>, b@x.nl", Cc='"Jansen, \\"J\\"" <c@x.nl>', Reply_To="r@x.nl")
+    written.add_alternative('<p>Zie <img src="cid:logo@x"></p>', subtype="html")
+    written.get_payload()[1].add_related(b"\x89PNG", "image", "png", cid="<logo@x>", filename="logo.png")  # type: ignore[union-attr]
+    written.add_attachment(b"%PDF", "application", "pdf", filename="factuur é.pdf")
+    with door.client() as client:
+        assert client.send_message(written, FROM, ["zoe@x.nl", "b@x.nl", "C@x.nl", "hidden@x.nl"]) == {}
+    [row] = stored()
+    assert (row.sender, row.subject, row.recipient_count) == ("mailbox:invoices", "Factuur 7", 4)
+    assert recipients(row.id) == [
+        ("to", "Zoë de Vries", "zoe@x.nl"),
+        ("to", "", "b@x.nl"),
+        ("cc", 'Jansen, "J"', "c@x.nl"),
+        ("bcc", "", "hidden@x.nl"),
+    ]
+    content = content_of(row)
+    assert content.text == "Zie de bijlage.\n"
+    assert content.html == '<p>Zie <img src="cid:logo@x"></p>\n'
+    with pooled_connection():
+        files = list(MessageAttachment.select().where(MessageAttachment.message == row.id))
+    assert [(one.name, one.content_type, one.size, one.is_inline) for one in files] == [
+        ("logo.png", "image/png", 4, True),
+        ("factuur é.pdf", "application/pdf", 4, False),
+    ]
+
+
+def test_what_is_announced_is_true(door: Listening) -> None:
+    with door.client(sign_in=False) as client:
+        client.ehlo()
+        said = client.esmtp_features
+        assert said["size"] == "300000"
+        assert {"8bitmime", "smtputf8", "pipelining", "enhancedstatuscodes", "auth"} <= set(said)
+        assert sorted(said["auth"].split()) == ["LOGIN", "PLAIN"]
+        assert "starttls" not in said
+
+
+def raw(door: Listening, *lines: bytes) -> list[bytes]:
+    """What the door answers to all of these at once; the last reply is that to QUIT."""
+    with socket.create_connection(("127.0.0.1", door.port), timeout=10) as client:
+        client.sendall(b"\r\n".join([*lines, b"QUIT", b""]))
+        said = b""
+        while piece := client.recv(65536):
+            said += piece
+    return [line for line in said.split(b"\r\n") if line and line[3:4] != b"-"]
+
+
+def plain(token: str) -> bytes:
+    return b"AUTH PLAIN " + base64.b64encode(b"\0any\0" + token.encode())
+
+
+def test_commands_may_be_sent_without_waiting_for_answers(door: Listening) -> None:
+    said = raw(
+        door, b"EHLO x", plain(door.token), f"MAIL FROM:<{FROM}>".encode(), b"RCPT TO:<a@x.nl>", b"DATA",
+        b"Subject: one", b"", b"..a dot", b"a dot at the end.", b".",
+        f"MAIL FROM:<{FROM}>".encode(), b"RCPT TO:<a@x.nl>", b"DATA", b".",
+    )  # fmt: skip
+    assert [line[:9] for line in said] == [
+        b"220 " + said[0][4:9], b"250 HELP", b"235 2.7.0", b"250 2.1.0", b"250 2.1.5", b"354 End d", b"250 2.0.0",
+        b"250 2.1.0", b"250 2.1.5", b"354 End d", b"554 5.6.0", b"221 2.0.0",
+    ]  # fmt: skip
+    [row] = stored()
+    assert content_of(row).text == ".a dot\na dot at the end.\n"
+
+
+def test_a_printers_mail_is_taken_as_it_is(door: Listening) -> None:
+    said = raw(
+        door, b"EHLO x", plain(door.token), f"MAIL FROM:<{FROM}>".encode(), b"RCPT TO:<a@x.nl>", b"DATA",
+        b"From: printer\nSubject: Caf\xe9\nTo: a@x.nl\n\n" + b"a long line " * 20_000 + b"\n.\nscan\n", b".",
+    )  # fmt: skip
+    assert said[-2].startswith(b"250 2.0.0")
+    [row] = stored()
+    assert row.subject == "Café"
+    assert content_of(row).text.endswith("\n.\nscan\n\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "reply"),
+    [
+        (b"MAIL FROM:<nobody@contoso.example>", b"550 5.7.1"),
+        (b"MAIL FROM:<>", b"550 5.7.1"),
+        (f"MAIL FROM:<{FROM}> SIZE=300001".encode(), b"552 5.3.4"),
+        (b"RCPT TO:<a@x.nl>", b"503 5.5.1"),
+        (b"DATA", b"503 5.5.1"),
+        (b"VRFY a@x.nl", b"252 "),
+        (b"NONSENSE", b"500 5.5.2"),
+        (b"AUTH PLAIN", b"503 5.5.1"),
+        (b"STARTTLS", b"454 4.7.0"),
+    ],
+)
+def test_a_command_that_cannot_be_done_is_refused_with_its_code(door: Listening, command: bytes, reply: bytes) -> None:
+    assert raw(door, b"EHLO x", plain(door.token), command)[3].startswith(reply)
+
+
+@pytest.mark.parametrize("address", [b"no address", b"a@", b"a b@x.nl", b"\xff@x.nl", b"a@x..nl"])
+def test_a_recipient_that_is_none_is_refused(door: Listening, address: bytes) -> None:
+    said = raw(door, b"EHLO x", plain(door.token), f"MAIL FROM:<{FROM}>".encode(), b"RCPT TO:<" + address + b">")
+    assert said[4][:3] in {b"553", b"501"}
+
+
+def test_too_many_recipients_are_refused_for_now(door: Listening) -> None:
+    with door.client() as client:
+        refused = client.sendmail(FROM, [f"a{number}@x.nl" for number in range(503)], mail().as_bytes())
+    assert {code for code, _ in refused.values()} == {452}
+    assert len(refused) == 3
+    assert stored()[0].recipient_count == 500
+
+
+def test_a_mail_that_is_too_large_is_refused_and_the_connection_goes_on(door: Listening) -> None:
+    with door.client() as client:
+        client.ehlo()
+        client.mail(FROM)
+        client.rcpt("a@x.nl")
+        code, text = client.data(b"Subject: x\r\n\r\n" + b"x" * 70 + b"\r\n" + b"y" * 300_000)
+        assert (code, text[:5]) == (552, b"5.3.4")
+        client.send_message(mail())
+    assert len(stored()) == 1
+
+
+@pytest.mark.parametrize("password", ["", "wrong", "é", "rqm_" + "x" * 43])
+def test_a_wrong_token_is_refused(door: Listening, password: str) -> None:
+    with door.client(sign_in=False) as client:
+        client.ehlo()
+        code, _ = client.docmd("AUTH", "PLAIN " + base64.b64encode(b"\0a\0" + password.encode()).decode())
+        assert code == 535
+        assert client.mail(FROM)[0] == 530
+        assert client.login("whoever", door.token)[0] == 235
+
+
+@pytest.mark.parametrize("mechanism", ["plain", "login"])
+def test_a_token_signs_in_by_either_mechanism(door: Listening, mechanism: str) -> None:
+    with door.client(sign_in=False) as client:
+        client.ehlo()
+        client.user, client.password = "anyone", door.token
+        assert client.auth(mechanism, getattr(client, f"auth_{mechanism}"), initial_response_ok=False)[0] == 235
+
+
+def test_a_token_needs_the_scope_send(door: Listening) -> None:
+    token = door.app.access.create("monitor", ["read"], by="test")[1]
+    with door.client(sign_in=False) as client, pytest.raises(smtplib.SMTPAuthenticationError, match="scope send"):
+        client.login("x", token)
+
+
+def test_a_token_bound_to_mailboxes_sends_from_these_alone(door: Listening) -> None:
+    token = door.app.access.create("printer", ["send"], by="test", mailboxes=["news"])[1]
+    with door.client(sign_in=False) as client:
+        client.login("x", token)
+        with pytest.raises(smtplib.SMTPSenderRefused, match=r"5\.7\.1"):
+            client.send_message(mail())
+        client.send_message(mail(From="news@contoso.example"))
+    assert [row.sender for row in stored()] == ["mailbox:news"]
+
+
+@on_both
+def test_a_mail_that_comes_again_is_stored_once_and_other_recipients_are_another_mail(door: Listening) -> None:
+    same = mail(Message_ID="<7@erp.example>")
+    with door.client() as client:
+        client.send_message(same)
+        client.send_message(same)
+        client.send_message(same, FROM, ["other@x.nl"])
+        client.send_message(mail())
+        client.send_message(mail())
+    assert len(stored()) == 4
+    door.app.clock.advance(hours=25)  # type: ignore[attr-defined]
+    with door.client() as client:
+        client.send_message(same)
+    assert len(stored()) == 5
+
+
+def test_while_the_database_is_away_nothing_is_said_to_be_stored(
+    door: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise peewee.OperationalError("server closed the connection unexpectedly")
+
+    with door.client() as client:
+        client.mail(FROM)
+        client.rcpt("a@x.nl")
+        monkeypatch.setattr("rqmail.intake.idempotency.Submission.submit", away)
+        code, text = client.data(mail().as_bytes())
+        assert (code, text[:5]) == (451, b"4.3.0")
+        monkeypatch.undo()
+        client.send_message(mail())
+    assert len(stored()) == 1
+
+
+def test_what_json_cannot_say_is_refused_with_its_reason(door: Listening) -> None:
+    signed = b"From: a@x.nl\r\nContent-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b--\r\n"
+    with door.client() as client, pytest.raises(smtplib.SMTPDataError, match="it is signed"):
+        client.sendmail(FROM, ["a@x.nl"], signed)
+
+
+def test_no_client_takes_more_than_its_share_of_connections() -> None:
+    guests = Guests()
+    assert all(guests.admit("10.0.0.1") for _ in range(MAX_CONNECTIONS_OF_ONE))
+    assert not guests.admit("10.0.0.1")
+    assert guests.admit("10.0.0.2")
+    guests.gone("10.0.0.1")
+    assert guests.admit("10.0.0.1")
+    assert sum(guests.admit(f"10.1.0.{number}") for number in range(256)) == 200 - MAX_CONNECTIONS_OF_ONE - 1
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+
+def test_over_starttls_a_mail_goes_in_as_without(opened: Callable[..., Listening], authority: Authority) -> None:
+    door = opened(Certificate(authority.file, None))
+    with door.client(sign_in=False) as client:
+        client.starttls(context=authority.trust)
+        client.login("x", door.token)
+        client.send_message(mail())
+    assert len(stored()) == 1
+
+
+def test_tls_from_the_first_byte_on(opened: Callable[..., Listening], authority: Authority) -> None:
+    door = opened(Certificate(authority.file, None), implicit_tls=True)
+    with smtplib.SMTP_SSL("localhost", door.port, timeout=10, context=authority.trust) as client:
+        client.login("x", door.token)
+        client.send_message(mail())
+    assert len(stored()) == 1
+
+
+def test_without_tls_a_token_is_taken_from_trusted_addresses_alone(
+    opened: Callable[..., Listening], authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = opened(Certificate(authority.file, None))
+    monkeypatch.setattr("rqmail.smtp.connection.Guests.trusts", lambda _self, _address: False)
+    with door.client(sign_in=False) as client:
+        client.ehlo()
+        assert "auth" not in client.esmtp_features
+        assert client.docmd("AUTH", "PLAIN " + base64.b64encode(b"\0a\0" + door.token.encode()).decode())[0] == 538
+        client.starttls(context=authority.trust)
+        assert client.login("x", door.token)[0] == 235
+
+
+def test_a_changed_certificate_is_used_for_the_next_connection(
+    opened: Callable[..., Listening], authority: Authority
+) -> None:
+    certificate = Certificate(authority.file, None)
+    door = opened(certificate, implicit_tls=True)
+
+    def presented() -> str:
+        with (
+            socket.create_connection(("127.0.0.1", door.port), timeout=10) as plain_socket,
+            authority.trust.wrap_socket(plain_socket, server_hostname="localhost") as secure,
+        ):
+            return hashlib.sha256(secure.getpeercert(binary_form=True) or b"").hexdigest()
+
+    first = presented()
+    authority.issue()
+    assert certificate.look()
+    assert presented() != first
+    authority.file.write_text("no certificate")
+    assert not certificate.look()
+    presented()
+
+
+@pytest.mark.parametrize(
+    ("address", "trusted"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.1.2.3", True),
+        ("11.1.2.3", False),
+        ("?", False),
+    ],
+)
+def test_loopback_and_named_networks_are_trusted(address: str, trusted: bool) -> None:
+    assert Guests((ip_network("10.0.0.0/8"),)).trusts(address) is trusted

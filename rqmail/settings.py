@@ -192,10 +192,10 @@ LongSecret = Annotated[
 
 
 OptionalPlace = Annotated[Annotated[str, AfterValidator(_place)] | None, BeforeValidator(_empty_is_unset)]
-Networks = Annotated[
-    tuple[IPv4Network | IPv6Network, ...],
+OptionalNetworks = Annotated[
+    tuple[IPv4Network | IPv6Network, ...] | None,
     NoDecode,
-    BeforeValidator(lambda value: _networks(value) if isinstance(value, str) else value),
+    BeforeValidator(lambda value: (_networks(value) or None) if isinstance(value, str) else value),
 ]
 OptionalZone = Annotated[Annotated[str, AfterValidator(_zone)] | None, BeforeValidator(_empty_is_unset)]
 
@@ -251,7 +251,7 @@ class Settings(BaseSettings):
     #: The address of that proxy, whose X-Forwarded-For is then trusted.
     web_trusted_proxy: OptionalText = None
     #: Networks from which the SMTP door takes a token without TLS, beside loopback.
-    smtp_trusted: Networks = ()
+    smtp_trusted: OptionalNetworks = None
     #: The SMTP door's certificate, and its key where that is in a file of its own.
     smtp_certificate: OptionalFile = None
     smtp_key: OptionalFile = None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import BinaryIO
+
 import click
 
 from rqmail.administration.changes import COMMAND_LINE
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import TextFile, sender, sender_options
 from rqmail.cli.printing import json_option, print_json
+from rqmail.intake.addresses import parse_addresses
 from rqmail.intake.draft import Draft
+from rqmail.intake.relayed import relayed
 
 
 @click.command(
@@ -16,17 +21,23 @@ from rqmail.intake.draft import Draft
 Examples:
   rqmail send --mailbox news --to jan@voorbeeld.nl --subject Hallo --text "Dag Jan"
   rqmail send --mailbox news --to "Jörg <j@beispiel.de>,a@x.nl" --subject Hi --html-file mail.html
+  rqmail send --mailbox news --eml mail.eml --to a@x.nl
   rqmail send --mailbox news --to a@x.nl --subject Later --text … --at 2026-03-01T09:00:00+01:00"""
 )
 @sender_options
 @click.option("--to", multiple=True, metavar="ADDRESSES", help="Recipients, separated by commas; may be repeated.")
 @click.option("--cc", multiple=True, metavar="ADDRESSES", help="Copies to.")
 @click.option("--bcc", multiple=True, metavar="ADDRESSES", help="Blind copies to.")
-@click.option("--subject", required=True, help="The subject.")
+@click.option("--subject", help="The subject.")
 @click.option("--text", help="The plain text.")
 @click.option("--html", help="The HTML.")
 @click.option("--text-file", type=TextFile(), help="Read the text from a file, - for standard input.")
 @click.option("--html-file", type=TextFile(), help="Read the HTML from a file, - for standard input.")
+@click.option(
+    "--eml",
+    type=click.File("rb"),
+    help="Send a mail in MIME form, - for standard input: to --to, --cc and --bcc if given, else to whom it names.",
+)
 @click.option("--at", metavar="ISO8601", help="Not before this moment, with its time zone.")
 @click.option("--expires", metavar="ISO8601", help="Give up at this moment.")
 @click.option("--priority", type=click.Choice(["high", "normal", "low"]), default="normal", show_default=True)
@@ -37,11 +48,12 @@ def send(
     to: tuple[str, ...],
     cc: tuple[str, ...],
     bcc: tuple[str, ...],
-    subject: str,
+    subject: str | None,
     text: str | None,
     html: str | None,
     text_file: str | None,
     html_file: str | None,
+    eml: BinaryIO | None,
     at: str | None,
     expires: str | None,
     priority: str,
@@ -53,6 +65,15 @@ def send(
         raise click.UsageError("--text and --text-file exclude each other.")
     if html is not None and html_file is not None:
         raise click.UsageError("--html and --html-file exclude each other.")
+    if eml is not None:
+        if any(given is not None for given in (subject, text, html, text_file, html_file)):
+            raise click.UsageError("--eml says subject and body: leave out --subject, --text and --html.")
+        recipients = tuple(one.address for line in (*to, *cc, *bcc) for one in parse_addresses(line, "to"))
+        with relayed(eml, sender(mailbox, tenant), recipients or None) as found:
+            _take(replace(found.draft, at=at, expires=expires, priority=priority), json_=json_)
+        return
+    if subject is None:
+        raise click.UsageError("Missing option '--subject'.")
     draft = Draft(
         sender=sender(mailbox, tenant),
         subject=subject,
@@ -65,6 +86,10 @@ def send(
         expires=expires,
         priority=priority,
     )
+    _take(draft, json_=json_)
+
+
+def _take(draft: Draft, *, json_: bool) -> None:
     [taken] = application().intake.by(COMMAND_LINE).take([draft])
     if json_:
         print_json({"id": taken.message.id, "folded": taken.folded}, one_line=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from rqmail.errors import InvalidInputError
+from rqmail.intake.addresses import check_address
 from rqmail.intake.attachments import Attachment
 from rqmail.intake.draft import Draft
 from rqmail.intake.eml.headers import Address
@@ -32,8 +33,9 @@ def relayed(
 ) -> Iterator[Relayed]:
     """Read a mail of ``sender`` for ``recipients``, checked addresses; ``None`` for those that its headers name.
 
-    ``address`` is that of the mailbox: where it is known, a From that is another one stays. Headers' To and Cc that are among the recipients stay as they are; everybody else is a Bcc. Raises
-    ``InvalidInputError`` for what is no mail, and for one that JSON cannot say.
+    ``address`` is that of the mailbox: where it is known, a From that is another one stays. Headers' To and Cc that
+    are among the recipients stay as they are; everybody else is a Bcc. Raises ``InvalidInputError`` for what is no
+    mail, and for one that JSON cannot say.
     """
     with read_mail(source) as mail:
         if mail.only_as_mime:
@@ -58,7 +60,7 @@ def _draft(mail: Mail, sender: str, recipients: Sequence[str] | None, address: s
         text=mail.text if mail.text or mail.html else "\n",
         html=mail.html,
         attachments=[_attachment(file) for file in mail.files],
-        reply_to=_lines(mail.reply_to),
+        reply_to=_lines(_usable(mail.reply_to)),
         importance=mail.importance,
         read_receipt=mail.read_receipt,
         delivery_receipt=mail.delivery_receipt,
@@ -83,7 +85,15 @@ def _other_sender(mail: Mail, address: str | None) -> str | None:
     """Answer whom the mail says it is from, where that is somebody else than the mailbox that sends it."""
     if mail.sender is None or address is None or same_person(mail.sender.address) == same_person(address):
         return None
-    return _line(mail.sender)
+    return next(iter(_lines(_usable([mail.sender]))), None)
+
+
+def _usable(addresses: Iterable[Address]) -> Iterator[Address]:
+    """Pass over what is no mail address: a printer writes its name there."""
+    for one in addresses:
+        with suppress(InvalidInputError):
+            check_address(one.address, "from")
+            yield one
 
 
 def _among(addresses: Iterable[Address], wanted: set[str]) -> list[Address]:

@@ -98,7 +98,7 @@ class LocalSystem:
             return False
 
     def start_processes(self, settings: Settings, environment: dict[str, str]) -> None:
-        """Start the scheduler, the workers and, where it is installed, the web process."""
+        """Start the scheduler, the workers and, where they are installed, the web process and the SMTP door."""
         self._start("scheduler", [*_RQMAIL, "scheduler"], environment)
         rq = Path(sys.executable).with_name("rq")
         stock = str(rq) if rq.exists() else (shutil.which("rq") or "rq")
@@ -110,6 +110,10 @@ class LocalSystem:
             self._start("web", [*_RQMAIL, "web", "--port", str(port)], environment, needed=False)
             self.places["admin"] = f"http://127.0.0.1:{port}/"
             self.places["token"] = environment["RQMAIL_ADMIN_TOKEN"]
+        if find_spec("aiosmtpd") is not None:
+            port = free_port()
+            self._start("smtp", [*_RQMAIL, "smtp", "--port", str(port)], environment, needed=False)
+            self.places["smtp"] = f"127.0.0.1:{port}"
 
     def _start(self, name: str, command: list[str], environment: dict[str, str], *, needed: bool = True) -> None:
         self._children.start(name, command, environment, self._folder.log(name), needed=needed)
@@ -134,10 +138,10 @@ class LocalSystem:
         self._console.print(text, style="yellow")
 
     def stop(self) -> None:
-        """Stop the web process, the scheduler and the workers first, then the servers they need."""
+        """Stop the doors, the scheduler and the workers first, then the servers they need."""
         if self._console.is_terminal:
             self._console.print("Stopping: what is being sent now is finished first.", style="dim")
-        killed = self._children.stop(("web", "scheduler", *_WORKERS), patience=_PATIENCE_SECONDS)
+        killed = self._children.stop(("web", "smtp", "scheduler", *_WORKERS), patience=_PATIENCE_SECONDS)
         killed += self._children.stop(("sandbox",), patience=5)
         killed += self._children.stop(("valkey",), patience=15)
         if killed:

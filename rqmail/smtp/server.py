@@ -81,7 +81,7 @@ class Server:
         self._application = application
         self._certificate = certificate
         self._implicit_tls = implicit_tls
-        self._guests = Guests(application.settings.smtp_trusted)
+        self._guests = Guests(application.settings.smtp_trusted or ())
         self._stopping = asyncio.Event()
         self._connections: set[Connection] = set()
 

@@ -212,3 +212,41 @@ def test_one_pass_hands_over_what_the_budget_admits(run_json, send, at_work):
         send()
     assert run_json("dispatch")["claimed"] == 2
     assert run_json("status")["messages"]["QUEUED"] == 2
+
+
+EML = b"""From: Shop <shop@elsewhere.example>
+To: Zo\xc3\xab <zoe@x.nl>
+Cc: c@x.nl
+Bcc: hidden@x.nl
+Subject: =?utf-8?Q?Caf=C3=A9?=
+X-Order: 7
+
+Dag
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "recipients"),
+    [
+        ([], [("to", "zoe@x.nl"), ("cc", "c@x.nl"), ("bcc", "hidden@x.nl")]),
+        (["--to", "zoe@x.nl,other@x.nl"], [("to", "zoe@x.nl"), ("bcc", "other@x.nl")]),
+    ],
+)
+def test_a_mail_in_mime_form_is_sent_to_its_envelope_or_to_whom_it_names(run_json, tmp_path, options, recipients):
+    (tmp_path / "mail.eml").write_bytes(EML)
+    run_json("mailbox", "add", "news", "--address", "news@x.nl")
+    sent = run_json("send", "--mailbox", "news", "--eml", tmp_path / "mail.eml", "--priority", "low", *options)
+    shown = run_json("message", "show", sent["id"])
+    assert (shown["subject"], shown["priority"]) == ("Café", "low")
+    assert [(one["kind"], one["address"]) for one in shown["recipients"]] == recipients
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [(["--subject", "s"], "--eml says subject and body"), (["--text", "t"], "--eml says subject and body")],
+)
+def test_a_mail_in_mime_form_says_its_own_subject_and_body(run, tmp_path, options, told):
+    (tmp_path / "mail.eml").write_bytes(EML)
+    run("mailbox", "add", "news", "--address", "news@x.nl")
+    result = run("send", "--mailbox", "news", "--eml", tmp_path / "mail.eml", *options)
+    assert (result.exit_code, told in result.stderr) == (2, True)

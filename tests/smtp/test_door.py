@@ -12,8 +12,8 @@ from ipaddress import ip_network
 
 import peewee
 import pytest
-from rqmail.models.attachments import MessageAttachment
 
+from rqmail.models.attachments import MessageAttachment
 from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message, MessageContent, Recipient
 from rqmail.smtp.certificate import Certificate

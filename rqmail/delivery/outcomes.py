@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from functools import partial
 from typing import Protocol
 
 import structlog
 
 from rqmail.clock import Clock, monotonic
 from rqmail.content_store import ContentStore
+from rqmail.delivery.composing import UnreadableError, composed
 from rqmail.delivery.senders import Sender, Senders
 from rqmail.errors import (
     InvalidInputError,
@@ -29,11 +29,10 @@ from rqmail.errors import (
     MailTransientError,
     NotFoundError,
 )
-from rqmail.mailers.base import Address, Mail, Mailer, MailFile, Permit, Receipt
+from rqmail.mailers.base import Mailer, Permit, Receipt
 from rqmail.models.base import AWAY_ERRORS, retry_while_away
 from rqmail.models.contents import Contents, load_contents
-from rqmail.models.ledger import attempt_name
-from rqmail.models.message import Attempt, Message, RecipientKind
+from rqmail.models.message import Attempt, Message
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.spread import compute_spread_ms
 
@@ -148,10 +147,10 @@ class MailProviderService:
         try:
             sender = self._senders.find(message.sender)
             known = contents or load_contents([message.id]).get(message.id)
-            mail = _mail(message, known, permit, self._contents)
+            mail = composed(message, known, permit, self._contents)
         except NotFoundError as missing:
             return self._written(message.mark_error, f"The sender is gone: {missing}.", now=self._clock())
-        except _Unreadable as unreadable:
+        except UnreadableError as unreadable:
             return self._written(message.mark_error, str(unreadable), now=self._clock())
         except AWAY_ERRORS:
             return self._put_back(message)
@@ -346,48 +345,6 @@ class MailProviderService:
         return Ending.DONE if retry_while_away(lambda: write(*args, **kwargs)) else Ending.LOST
 
 
-class _Unreadable(Exception):
-    """The row cannot be made into a mail."""
-
-
 def _fault(problem: Exception) -> str:
     """Say what happened without the exception's own text, which may quote what was handed in."""
     return f"A fault of rqmail's own ({type(problem).__name__}) before anything was sent; the log has the details"
-
-
-def _mail(message: Message, contents: Contents | None, permit: Permit, store: ContentStore) -> Mail:
-    if contents is None or not contents.recipients:
-        raise _Unreadable("The message has no content or no recipients; it was changed by hand or half deleted.")
-    by_kind: dict[RecipientKind, list[Address]] = {kind: [] for kind in RecipientKind}
-    for recipient in contents.recipients:
-        by_kind[recipient.kind].append(Address(recipient.address, recipient.name))
-    extras = contents.extras
-    return Mail(
-        id=message.id,
-        subject=message.subject,
-        to=tuple(by_kind[RecipientKind.TO]),
-        cc=tuple(by_kind[RecipientKind.CC]),
-        bcc=tuple(by_kind[RecipientKind.BCC]),
-        text=contents.text,
-        html=contents.html,
-        headers=dict(extras.headers),
-        files=tuple(
-            MailFile(
-                one.name,
-                one.content_type,
-                one.size,
-                one.sha256,
-                partial(store.open, one.sha256),
-                one.is_inline,
-                one.content_id,
-            )
-            for one in contents.attachments
-        ),
-        reply_to=tuple(Address(one.address, one.name) for one in extras.reply_to),
-        importance=extras.importance.value,
-        read_receipt=extras.read_receipt,
-        delivery_receipt=extras.delivery_receipt,
-        from_=None if extras.from_ is None else Address(extras.from_.address, extras.from_.name),
-        permit=permit,
-        attempt=attempt_name(message.id, message.claim),
-    )

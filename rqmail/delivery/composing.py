@@ -1,0 +1,54 @@
+"""A message's row becomes the mail that a mailer is given."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rqmail.content_store import ContentStore
+from rqmail.mailers.base import Address, Mail, MailFile, Permit
+from rqmail.models.contents import Contents
+from rqmail.models.ledger import attempt_name
+from rqmail.models.message import Message, RecipientKind
+
+
+class UnreadableError(Exception):
+    """The row cannot be made into a mail."""
+
+
+def composed(message: Message, contents: Contents | None, permit: Permit, store: ContentStore) -> Mail:
+    """Answer the mail; its files are opened when they are sent. Raises ``UnreadableError`` for half a message."""
+    if contents is None or not contents.recipients:
+        raise UnreadableError("The message has no content or no recipients; it was changed by hand or half deleted.")
+    by_kind: dict[RecipientKind, list[Address]] = {kind: [] for kind in RecipientKind}
+    for recipient in contents.recipients:
+        by_kind[recipient.kind].append(Address(recipient.address, recipient.name))
+    extras = contents.extras
+    return Mail(
+        id=message.id,
+        subject=message.subject,
+        to=tuple(by_kind[RecipientKind.TO]),
+        cc=tuple(by_kind[RecipientKind.CC]),
+        bcc=tuple(by_kind[RecipientKind.BCC]),
+        text=contents.text,
+        html=contents.html,
+        headers=dict(extras.headers),
+        files=tuple(
+            MailFile(
+                one.name,
+                one.content_type,
+                one.size,
+                one.sha256,
+                partial(store.open, one.sha256),
+                one.is_inline,
+                one.content_id,
+            )
+            for one in contents.attachments
+        ),
+        reply_to=tuple(Address(one.address, one.name) for one in extras.reply_to),
+        importance=extras.importance.value,
+        read_receipt=extras.read_receipt,
+        delivery_receipt=extras.delivery_receipt,
+        from_=None if extras.from_ is None else Address(extras.from_.address, extras.from_.name),
+        permit=permit,
+        attempt=attempt_name(message.id, message.claim),
+    )

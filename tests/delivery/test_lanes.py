@@ -107,7 +107,7 @@ def test_what_a_mailbox_may_have_in_flight_is_begun_with_one_statement(database,
         lanes.send(ids)
     begun = [one for one in statements if "status = 'SENDING'" in one[0]]
     assert len(begun) == 3 + 1, "two at once of the one, and the other's"
-    assert len(statements) == len(begun) + 3, "and before them the messages, their bodies, their recipients"
+    assert len(statements) == len(begun) + 4, "and before them the messages, their bodies, recipients and files"
 
 
 def test_a_message_is_sending_under_a_lease_before_it_is_sent(database, lanes, service):

@@ -130,6 +130,8 @@ def _insert(table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
     PostgreSQL takes them as one parameter, in JSON: to read a statement with a place for each value takes longer than
     all the rest of an insert.
     """
+    if not rows:
+        return
     if is_postgresql():
         names = columns.split(", ")
         document = _as_json([dict(zip(names, row, strict=True)) for row in rows])

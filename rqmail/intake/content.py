@@ -11,7 +11,8 @@ from rqmail.intake.addresses import parse_addresses
 from rqmail.intake.attachments import MAX_FILES, Most, Reader, is_blocked
 from rqmail.intake.headers import checked_headers
 from rqmail.intake.pictures import check_pictures
-from rqmail.mailers.graph.size import LARGEST_REQUEST, as_base64
+from rqmail.mailers.base import as_base64
+from rqmail.mailers.graph.size import LARGEST_REQUEST
 from rqmail.models.content import AttachedFile, Extras, Importance, Person
 
 #: Bytes of one message as it is sent, attachments as base64, where neither a mailbox nor a setting says otherwise.

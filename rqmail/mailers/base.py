@@ -134,3 +134,8 @@ class Mailer(Protocol):
     def send(self, mail: Mail) -> Receipt:
         """Send ``mail`` once; never retries by itself."""
         ...
+
+
+def as_base64(size: int) -> int:
+    """Answer how many characters of base64 so many bytes become."""
+    return (size + 2) // 3 * 4

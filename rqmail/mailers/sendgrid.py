@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +21,7 @@ from rqmail.errors import (
     MailThrottledError,
     MailTransientError,
 )
-from rqmail.mailers.base import Address, Checked, Mail, Receipt, wire_address
+from rqmail.mailers.base import Address, Checked, Mail, MailFile, Receipt, as_base64, wire_address
 from rqmail.mailers.http.failures import error_for_exception
 from rqmail.mailers.http.provider_text import one_line
 from rqmail.mailers.http.retry_after import believable, parse_retry_after
@@ -48,11 +49,11 @@ class SendGridMailer:
             raise MailRejectedError(
                 f"The mail has {mail.recipient_count:,} recipients; SendGrid takes {MOST_RECIPIENTS:,} in one mail"
             )
+        if (files := sum(as_base64(one.size) for one in mail.files)) > LARGEST_REQUEST:  # before they are all in memory
+            raise _too_large(files)
         body = _encode(mail, self._sender)
         if len(body) > LARGEST_REQUEST:
-            raise MailRejectedError(
-                f"The mail is too large: {len(body):,} bytes as a request, SendGrid takes {LARGEST_REQUEST:,}"
-            )
+            raise _too_large(len(body))
         try:
             answer = self._transport.request("POST", self._url, self._headers, body, before_writing=mail.before_writing)
         except (RequestException, HTTPError, OSError) as error:
@@ -60,6 +61,10 @@ class SendGridMailer:
         if answer.status != 202:
             raise error_for_answer(answer, self._clock())
         return Receipt(status=202, provider_message_id=answer.headers.get("X-Message-Id"))
+
+
+def _too_large(size: int) -> MailRejectedError:
+    return MailRejectedError(f"The mail is too large: {size:,} bytes as a request, SendGrid takes {LARGEST_REQUEST:,}")
 
 
 def check_api_key(transport: Transport, base_url: str, api_key: str) -> Checked:
@@ -170,7 +175,7 @@ def _encode(mail: Mail, sender: Address) -> bytes:
     people = {"to": _once(mail.to, seen), "cc": _once(mail.cc, seen), "bcc": _once(mail.bcc, seen)}
     document: dict[str, Any] = {
         "personalizations": [{kind: addresses for kind, addresses in people.items() if addresses}],
-        "from": _person(sender),
+        "from": _person(mail.from_ or sender),
         "subject": mail.subject,
         "content": [
             {"type": kind, "value": body or " "}
@@ -178,10 +183,34 @@ def _encode(mail: Mail, sender: Address) -> bytes:
             if body is not None
         ]
         or [{"type": "text/plain", "value": " "}],
-        "headers": {**mail.headers, "x-rqmail-id": mail.id},
+        "headers": {**mail.headers, **_marks(mail, sender), "x-rqmail-id": mail.id},
         "custom_args": {"rqmail-id": mail.id},
     }
+    if mail.reply_to:
+        document["reply_to_list"] = [_person(one) for one in mail.reply_to]
+    if mail.files:
+        document["attachments"] = [_attachment(one) for one in mail.files]
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
+
+
+def _marks(mail: Mail, sender: Address) -> dict[str, str]:
+    """Say as headers what SendGrid has no field for."""
+    reader = wire_address((mail.from_ or sender).address)
+    told = {
+        "Importance": "" if mail.importance == "normal" else mail.importance,
+        "Disposition-Notification-To": reader if mail.read_receipt else "",
+        "Return-Receipt-To": reader if mail.delivery_receipt else "",
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _attachment(file: MailFile) -> dict[str, str]:
+    with file.open() as opened:
+        content = base64.b64encode(opened.read()).decode("ascii")
+    told = {"content": content, "type": file.content_type, "filename": file.name, "disposition": "attachment"}
+    if file.content_id is not None:
+        told |= {"disposition": "inline", "content_id": file.content_id}
+    return told
 
 
 def _once(addresses: tuple[Address, ...], seen: set[str]) -> list[dict[str, str]]:

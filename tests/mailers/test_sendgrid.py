@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from io import BytesIO
 
 import pytest
 
@@ -18,7 +19,7 @@ from rqmail.errors import (
     MailThrottledError,
     MailTransientError,
 )
-from rqmail.mailers.base import Address
+from rqmail.mailers.base import Address, MailFile
 from rqmail.mailers.sendgrid import LARGEST_REQUEST, SendGridMailer
 
 KEY = "SG.very-secret-key"
@@ -206,3 +207,50 @@ def test_the_body_is_valid_json_for_any_text(send, mail):
     send(replace(mail, subject='"\\\n\u2028\ud800'), script)
 
     assert json.loads(script.asked[0].body)["subject"] == '"\\\n\u2028?'
+
+
+def test_files_and_the_fields_few_mails_have_are_written_as_sendgrid_documents_them(send, mail):
+    files = (
+        MailFile("factuur é.pdf", "application/pdf", 4, "", lambda: BytesIO(b"%PDF")),
+        MailFile("logo.png", "image/png", 1, "", lambda: BytesIO(b"x"), is_inline=True, content_id="logo@x"),
+    )
+    script = Script([ACCEPTED])
+    send(
+        replace(
+            mail,
+            files=files,
+            headers={"List-Unsubscribe": "<https://x.nl/u>"},
+            reply_to=(Address("r@x.nl", "R"),),
+            importance="high",
+            read_receipt=True,
+            delivery_receipt=True,
+            from_=Address("team@x.nl", "Team"),
+        ),
+        script,
+    )
+    document = script.asked[0].json()
+    assert document["attachments"] == [
+        {"content": "JVBERg==", "type": "application/pdf", "filename": "factuur é.pdf", "disposition": "attachment"},
+        {
+            "content": "eA==",
+            "type": "image/png",
+            "filename": "logo.png",
+            "disposition": "inline",
+            "content_id": "logo@x",
+        },
+    ]
+    assert document["from"] == {"email": "team@x.nl", "name": "Team"}
+    assert document["reply_to_list"] == [{"email": "r@x.nl", "name": "R"}]
+    assert document["headers"] == {
+        "List-Unsubscribe": "<https://x.nl/u>",
+        "Importance": "high",
+        "Disposition-Notification-To": "team@x.nl",
+        "Return-Receipt-To": "team@x.nl",
+        "x-rqmail-id": mail.id,
+    }
+
+
+def test_files_larger_than_sendgrid_takes_are_refused_before_they_are_read(send, mail):
+    never = MailFile("a.bin", "application/octet-stream", LARGEST_REQUEST, "", lambda: pytest.fail("it was read"))
+    with pytest.raises(MailRejectedError, match="too large"):
+        send(replace(mail, files=(never,)), Script([]))

@@ -51,6 +51,8 @@ _ALLOWED = {
     "secret_key": "at least 16 characters",
     "admin_token": "at least 16 characters",
     "attachments_url": "file:///FOLDER, s3://BUCKET/FOLDER or another address that fsspec knows",
+    "transport": "console, or folder:PATH",
+    "redirect_to": "an address",
     "smtp_trusted": "networks such as 10.0.0.0/8, separated by commas",
     "smtp_certificate": "a readable PEM file with a certificate",
     "smtp_key": "a readable PEM file with the certificate's key",
@@ -165,6 +167,13 @@ def _networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return tuple(ip_network(one.strip()) for one in value.split(",") if one.strip())
 
 
+def _transport(value: str) -> str:
+    kind, _, place = value.partition(":")
+    if value != "console" and not (kind == "folder" and place.strip()):
+        raise ValueError
+    return value
+
+
 def _zone(value: str) -> str:
     try:
         ZoneInfo(value)
@@ -192,6 +201,7 @@ LongSecret = Annotated[
 
 
 OptionalPlace = Annotated[Annotated[str, AfterValidator(_place)] | None, BeforeValidator(_empty_is_unset)]
+OptionalTransport = Annotated[Annotated[str, AfterValidator(_transport)] | None, BeforeValidator(_empty_is_unset)]
 OptionalNetworks = Annotated[
     tuple[IPv4Network | IPv6Network, ...] | None,
     NoDecode,
@@ -250,6 +260,10 @@ class Settings(BaseSettings):
     web_url: OptionalHttpsUrl = None
     #: The address of that proxy, whose X-Forwarded-For is then trusted.
     web_trusted_proxy: OptionalText = None
+    #: Where mail goes instead of to a provider, in development and staging.
+    transport: OptionalTransport = None
+    #: The only address that mail goes to, in staging.
+    redirect_to: OptionalSender = None
     #: Networks from which the SMTP door takes a token without TLS, beside loopback.
     smtp_trusted: OptionalNetworks = None
     #: The SMTP door's certificate, and its key where that is in a file of its own.

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from email.utils import parseaddr
+from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from rqmail.mailers.http.per_process import PerProcess
 from rqmail.mailers.http.transport import Transport
 from rqmail.mailers.rate_limited import RateLimitedGraphMailer
 from rqmail.mailers.sendgrid import SendGridMailer
+from rqmail.mailers.staging import ConsoleMailer, FolderMailer, RedirectingMailer
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits, resolve_limits
 from rqmail.settings import LOOPBACK_HOSTS, Settings
@@ -121,6 +123,8 @@ class MailerFactory:
         )
 
     def _build_default(self) -> Mailer:
+        if self._settings.transport:
+            return self._redirected(self._staged(self._settings.sendgrid_from or "default@rqmail.invalid"))
         if self._settings.sendgrid_api_key is None:
             return UnconfiguredMailer("RQMAIL_SENDGRID_API_KEY is not set")
         if not self._settings.sendgrid_from:
@@ -128,6 +132,9 @@ class MailerFactory:
         return self._sendgrid(self._settings.sendgrid_api_key.get_secret_value(), self._settings.sendgrid_from)
 
     def _build_sendgrid(self, tenant: ReadTenant) -> Mailer:
+        if self._settings.transport:
+            named = tenant.sendgrid_from or tenant.address or f"{tenant.key}@rqmail.invalid"
+            return self._redirected(self._staged(named))
         if not tenant.sendgrid_api_key:
             return UnconfiguredMailer(f"sendgridApiKey of tenant {tenant.key} is not set")
         sender = tenant.sendgrid_from or tenant.address
@@ -143,24 +150,50 @@ class MailerFactory:
     def _build_tenant_graph(self, tenant: ReadTenant) -> Mailer:
         if not tenant.address:
             return UnconfiguredMailer(f"address of tenant {tenant.key} is not set")
+        if self._settings.transport:
+            return self._within_budget(self._staged(tenant.address), tenant.address, self._default_limits())
         app = _unfit_address("address", tenant, tenant.address) or self._app_of(tenant)
         return app if isinstance(app, UnconfiguredMailer) else self._graph(app, tenant.address, self._default_limits())
 
     def _build_system_graph(self, mailbox: SystemMailboxConfig) -> Mailer:
+        address, limits = trimmed(mailbox.address), self.limits_for_system_mailbox(mailbox)
+        if self._settings.transport:
+            return self._within_budget(self._staged(address), address, limits)
         app = self._own_app()
         if isinstance(app, UnconfiguredMailer):
             return app
-        return self._graph(app, trimmed(mailbox.address), self.limits_for_system_mailbox(mailbox))
+        return self._graph(app, address, limits)
+
+    def _staged(self, sender: str) -> Mailer:
+        """Answer what mail goes to instead of a provider."""
+        name, address = parseaddr(sender)
+        kind, _, place = (self._settings.transport or "").partition(":")
+        return (
+            FolderMailer(Address(address, name), Path(place))
+            if kind == "folder"
+            else ConsoleMailer(Address(address, name))
+        )
+
+    def _redirected(self, mailer: Mailer) -> Mailer:
+        to = self._settings.redirect_to
+        return mailer if to is None else RedirectingMailer(mailer, to)
+
+    def _within_budget(self, mailer: Mailer, address: str, limits: RateLimits) -> Mailer:
+        return RateLimitedGraphMailer(
+            self._redirected(mailer), self._limiter, address, limits, busy_wait_seconds=self._busy_wait_seconds
+        )
 
     def _sendgrid(self, api_key: str, sender: str) -> Mailer:
         name, address = parseaddr(sender)
-        return SendGridMailer(
-            self._transport, self._settings.sendgrid_base_url, api_key, Address(address, name), clock=self._clock
+        return self._redirected(
+            SendGridMailer(
+                self._transport, self._settings.sendgrid_base_url, api_key, Address(address, name), clock=self._clock
+            )
         )
 
     def _graph(self, app: EntraApp, address: str, limits: RateLimits) -> Mailer:
         mailer = MicrosoftGraphMailer(self._graph_http(app), self._settings.graph_base_url, address, clock=self._clock)
-        return RateLimitedGraphMailer(mailer, self._limiter, address, limits, busy_wait_seconds=self._busy_wait_seconds)
+        return self._within_budget(mailer, address, limits)
 
     def _graph_mailbox(self, app: EntraApp, address: str) -> GraphMailbox:
         return GraphMailbox(self._graph_http(app), self._settings.graph_base_url, address, clock=self._clock)

@@ -14,6 +14,7 @@ from rqmail.web.pages import (
     messages,
     overview,
     sentences,
+    staged,
     tenants,
     tokens,
     writing,
@@ -21,7 +22,7 @@ from rqmail.web.pages import (
 
 blueprint = Blueprint("pages", __name__)
 
-for _page in (overview, mailboxes, messages, message, imports, decisions, tenants, tokens, audit, language):
+for _page in (overview, mailboxes, messages, message, imports, decisions, tenants, tokens, audit, language, staged):
     blueprint.register_blueprint(_page.blueprint)
 
 language.install(blueprint)

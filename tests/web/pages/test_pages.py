@@ -559,3 +559,18 @@ def test_the_sign_in_page_speaks_both_languages_and_never_repeats_a_token(anyone
 def test_an_empty_page_tells_the_next_step(admin, page, next_step):
     [empty] = re.findall(r'<p class="empty">(.*?)</p>', admin.look(page))
     assert next_step in empty
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"transport": "folder:/tmp/mail"}, "No mail leaves: it goes to folder:/tmp/mail (RQMAIL_TRANSPORT)."),
+        ({"redirect_to": "me@x.nl"}, "All mail goes to me@x.nl (RQMAIL_REDIRECT_TO)."),
+        ({}, None),
+    ],
+)
+def test_every_page_says_so_while_mail_goes_elsewhere(application, web, admin, changes, told):
+    application.settings = application.settings.model_copy(update=changes)
+    for path in ("/ui/", "/ui/messages"):
+        shown = admin.look(path)
+        assert (told in shown) if told else ("RQMAIL_TRANSPORT" not in shown)

@@ -72,6 +72,11 @@ class Checks:
             answers = dict(zip((sender.name for sender in found), threads.map(ask, found), strict=True))
         return {name: self._keep(name, answer) for name, answer in answers.items() if answer is not None}
 
+    def has_own_app(self) -> bool:
+        """Say whether the settings name an app at all; nobody is asked."""
+        with closing(self._make_checker()) as checker:
+            return checker.has_own_app
+
     def check_own_app(self) -> Checked:
         """Ask for a token of the app of the settings; nothing is kept of it."""
         with closing(self._make_checker()) as checker:

@@ -97,7 +97,7 @@ class Checkup:
 
     def everything(self) -> list[Finding]:
         """Make every check there is, and ask the providers about every sender: that takes a while."""
-        return [*self.installation(), *_made("graph", _NOTHING, self._graph)]
+        return [*self.installation(), *_made("graph", _NOTHING, self._providers)]
 
     def installation(self) -> list[Finding]:
         """Check what all senders need, but for their providers: that takes a moment."""
@@ -108,7 +108,7 @@ class Checkup:
         findings += redis
         if all(one.level != "error" for one in redis):
             findings += _made("machinery", _NOTHING, self._machinery)
-        return findings
+        return [*findings, *_made("graph", _NOTHING, self._graph)]
 
     def senders(self) -> SendersFound:
         """Tell what the providers said about each sender when they were last asked."""
@@ -192,17 +192,19 @@ class Checkup:
             yield Finding("workers", "ok", Sentence("workers-listen", f"{mail} listen for mail", number=mail))
 
     def _graph(self) -> Iterator[Finding]:
-        """Ask for a token of the app of the settings, and about every sender with it or with its own."""
-        names = self._named_tenants()
-        token = self._checks.check_own_app()
-        if token.outcome == "unconfigured":
+        if not self._checks.has_own_app():
             advice = "set RQMAIL_GRAPH_TENANT_ID, _CLIENT_ID and _CLIENT_SECRET (or _CERTIFICATE)"
             text = Sentence("no-graph", "Microsoft Graph is not configured")
             yield Finding("graph", "warning", text, Sentence("set-graph", advice))
-        elif token.problem:
+
+    def _providers(self) -> Iterator[Finding]:
+        """Ask for a token of the app of the settings, and about every sender with it or with its own."""
+        names = self._named_tenants()
+        token = self._checks.check_own_app()
+        if token.outcome != "unconfigured" and token.problem:
             advice = "check the app registration and its secret or certificate"
             yield Finding("graph token", "error", _said(token.problem), Sentence("check-app", advice))
-        else:
+        elif token.outcome != "unconfigured":
             yield Finding("graph token", "ok", Sentence("token-granted", "granted"))
             names = self._named_mailboxes() + names
         for name, check in self._checks.check_all(names).items():

@@ -36,6 +36,11 @@ class SenderChecker:
         self._tokens: dict[EntraApp, str | MailError] = {}
         self._away: Checked | None = None
 
+    @property
+    def has_own_app(self) -> bool:
+        """Whether the settings name an app, right or wrong."""
+        return not isinstance(self._factory.app_of(), UnconfiguredMailer)
+
     def own_app(self) -> Checked:
         """Ask for a token of the app of the settings, which all system mailboxes send with."""
         return self._app(self._factory.app_of())

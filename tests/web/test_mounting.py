@@ -61,7 +61,7 @@ def test_monitors_are_answered_whatever_name_they_ask_under(anyone: FlaskClient,
 
 PAGES = (
     "/ui/", "/ui/mailboxes", "/ui/mailboxes/news", "/ui/messages", "/ui/decisions", "/ui/tenants", "/ui/tenants/acme",
-    "/ui/tokens", "/ui/audit", "/docs", "/ui/nowhere",
+    "/ui/doctor", "/ui/tokens", "/ui/audit", "/docs", "/ui/nowhere",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from flask import Blueprint
 from rqmail.web.pages import (
     audit,
     decisions,
+    doctor,
     imports,
     language,
     mailboxes,
@@ -22,7 +23,20 @@ from rqmail.web.pages import (
 
 blueprint = Blueprint("pages", __name__)
 
-for _page in (overview, mailboxes, messages, message, imports, decisions, tenants, tokens, audit, language, staged):
+for _page in (
+    overview,
+    mailboxes,
+    messages,
+    message,
+    imports,
+    decisions,
+    tenants,
+    doctor,
+    tokens,
+    audit,
+    language,
+    staged,
+):
     blueprint.register_blueprint(_page.blueprint)
 
 language.install(blueprint)

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from rqmail.insight.standing import Sentence
 from rqmail.web.context import application
 from rqmail.web.pages import words
+from rqmail.web.pages.findings import ADVICE, FOUND, FOUND_COUNTED
 from rqmail.web.pages.language import counted, gettext_noop, say, say_count, write_number
 from rqmail.web.pages.writing import write_duration, write_moment, write_wait
 
@@ -52,6 +53,10 @@ COUNTED: Final = {
     "failed": counted("1 message could not be sent.", "%(number)s messages could not be sent."),
 }
 
+#: Every sentence that there are words for.
+_TEXTS: Final = WHY | FOUND | ADVICE
+_COUNTED: Final = COUNTED | FOUND_COUNTED
+
 _WAIT = counted("1 message waits", "%(number)s messages wait")
 
 #: Which sentences begin with how many messages wait.
@@ -59,7 +64,7 @@ _BEGIN_WITH_A_NUMBER = frozenset({"redis", "paused", "stopped", "day", "minute",
 
 
 def install(pages: Blueprint) -> None:
-    """Let every template write the sentences of the overview."""
+    """Let every template write the sentences of the overview and the doctor."""
     pages.add_app_template_filter(write_sentence, "sentence")
 
 
@@ -69,13 +74,18 @@ def write_sentence(sentence: Sentence) -> Markup:
     It begins with a capital, unless it begins with a name or a number.
     """
     said = _said(sentence)
-    return said if WHY.get(sentence.code, "").startswith("%") else said[:1].upper() + said[1:]
+    return said if _TEXTS.get(sentence.code, "").startswith("%") else said[:1].upper() + said[1:]
+
+
+def has_words(sentence: Sentence) -> bool:
+    """Say whether a sentence is said in the viewer's language; one that is not is in English."""
+    return sentence.code in _TEXTS or sentence.code in _COUNTED
 
 
 def _said(sentence: Sentence) -> Markup:
-    if sentence.code in COUNTED:
-        return say_count(COUNTED[sentence.code], sentence.values["number"])
-    if sentence.code not in WHY:
+    if sentence.code in _COUNTED:
+        return say_count(_COUNTED[sentence.code], sentence.values["number"])
+    if sentence.code not in _TEXTS:
         return escape(str(sentence))
     values = dict(sentence.values)
     if "until" in values:
@@ -91,7 +101,7 @@ def _said(sentence: Sentence) -> Markup:
     if "waiting" in values:
         texts = _WAIT if sentence.code in _BEGIN_WITH_A_NUMBER else words.MESSAGES_WAITING
         filled["waiting"] = say_count(texts, values["waiting"])
-    return say(WHY[sentence.code], **filled)
+    return say(_TEXTS[sentence.code], **filled)
 
 
 def _filled(name: str, value: Any) -> Any:

@@ -23,10 +23,11 @@ ERRORS: Final[dict[int, LazyString]] = {
     503: lazy_gettext("Not available right now"),
 }
 
-#: How bad a problem is.
+#: How bad a problem is, or what a check found.
 LEVELS: Final[Words] = {
     "error": lazy_gettext("Error"),
     "warning": lazy_gettext("Warning"),
+    "ok": lazy_gettext("OK"),
 }
 
 #: Messages of unknown outcome that went through what a sender was before an edit.
@@ -58,7 +59,32 @@ CHECKS: Final[Words] = {
     "redis": lazy_gettext("Redis"),
     "ticks": lazy_gettext("Scheduler"),
     "workers": lazy_gettext("Workers"),
+    "settings": lazy_gettext("Settings"),
+    "secret key": lazy_gettext("Secret key"),
+    "senders": lazy_gettext("Senders"),
+    "machinery": lazy_gettext("Scheduler and workers"),
+    "graph": lazy_gettext("Microsoft Graph"),
 }
+
+#: Senders: one, many, asked about, not asked about in time, and never asked about.
+SENDERS: Final[Words] = {
+    "mailbox": lazy_gettext("Mailbox"),
+    "tenant": lazy_gettext("Tenant"),
+}
+SENDERS_OF: Final[dict[str, Counted]] = {
+    "mailbox": counted("1 mailbox", "%(number)s mailboxes"),
+    "tenant": counted("1 tenant", "%(number)s tenants"),
+}
+SENDERS_ASKED: Final[Counted] = counted(
+    "The provider was asked about 1 sender.", "The providers were asked about %(number)s senders."
+)
+SENDERS_LEFT: Final[Counted] = counted(
+    "There was no time to ask about 1 other: the button goes on with it.",
+    "There was no time to ask about %(number)s others: the button goes on with them.",
+)
+SENDERS_UNASKED: Final[Counted] = counted(
+    "Nobody has asked about 1 sender yet.", "Nobody has asked about %(number)s senders yet."
+)
 
 #: What the chart counts.
 SERIES: Final[Words] = {

@@ -287,6 +287,7 @@ def test_every_page_works_without_a_script_and_on_a_phone(
             f"/ui/messages/{shown['waiting']}",
             "/ui/decisions",
             "/ui/tenants",
+            "/ui/doctor",
             "/ui/tokens",
             "/ui/audit",
         ):

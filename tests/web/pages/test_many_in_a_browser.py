@@ -120,6 +120,7 @@ def test_a_phone_shows_every_entry_of_the_menu_and_every_page_names_the_zone(pag
         "/ui/imports",
         "/ui/decisions",
         "/ui/tenants",
+        "/ui/doctor",
         "/ui/tokens",
         "/ui/audit",
     ):

@@ -23,6 +23,7 @@ PAGES = (
     "/ui/imports",
     "/ui/decisions",
     "/ui/tenants",
+    "/ui/doctor",
     "/ui/tokens",
     "/ui/audit",
 )

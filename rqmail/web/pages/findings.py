@@ -1,0 +1,49 @@
+"""What the doctor finds, and what to do about it, by the code of its sentence; what is typed is in backticks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rqmail.web.pages.language import Counted, counted, gettext_noop
+
+#: What a check found.
+FOUND: Final[dict[str, str]] = {
+    "settings-valid": gettext_noop("all RQMAIL_* variables are valid"),
+    "no-secret-key": gettext_noop(
+        "RQMAIL_SECRET_KEY is not set: secrets of tenants cannot be stored, tokens are not shared between processes"
+    ),
+    "database-behind": gettext_noop("%(kind)s: not up to date (%(steps)s)"),
+    "database-current": gettext_noop("%(kind)s, up to date"),
+    "no-senders": gettext_noop("nobody may send yet"),
+    "redis-well": gettext_noop("reached; scripts and writes work"),
+    "last-dispatch": gettext_noop("the last dispatch was %(age)s ago"),
+    "no-graph": gettext_noop("Microsoft Graph is not configured"),
+    "mailbox-not-found": gettext_noop("Graph does not know this mailbox"),
+    "may-not-send": gettext_noop("it may not send"),
+    "may-not-read": gettext_noop("its Sent Items may not be read: a message with a lost answer waits for a decision"),
+    "not-known": gettext_noop("not known"),
+    "may-read": gettext_noop("Graph knows it, and its Sent Items may be read: lost answers are looked up"),
+    "may-send": gettext_noop("its provider lets it send"),
+}
+
+#: What to do about it.
+ADVICE: Final[dict[str, str]] = {
+    "set-secret-key": gettext_noop("set it to 32 random characters, the same for every process"),
+    "check-database": gettext_noop("check RQMAIL_DATABASE_URL and that the server runs"),
+    "run-init": gettext_noop("run `rqmail init`"),
+    "add-mailbox": gettext_noop("add one on the page Mailboxes, or with `rqmail mailbox add KEY --address …`"),
+    "check-redis": gettext_noop("check RQMAIL_REDIS_URL and that the server runs"),
+    "start-redis": gettext_noop("start it, or correct RQMAIL_REDIS_URL"),
+    "correct-redis": gettext_noop("this does not pass by itself: correct it"),
+    "start-scheduler": gettext_noop("start `rqmail scheduler`, or `%(stock)s` after `rqmail init`"),
+    "start-worker": gettext_noop("start `rqmail worker`, or `%(stock)s`"),
+    "set-graph": gettext_noop("set RQMAIL_GRAPH_TENANT_ID, _CLIENT_ID and _CLIENT_SECRET (or _CERTIFICATE)"),
+    "correct-sender": gettext_noop("correct it on its page, or with `%(command)s`"),
+    "grant-read": gettext_noop("grant Mail.Read to the app, restricted to its mailboxes, if that is wanted"),
+    "try-again": gettext_noop("try again; see the permissions of the app if it stays"),
+}
+
+#: What a check counted.
+FOUND_COUNTED: Final[dict[str, Counted]] = {
+    "workers-listen": counted("1 worker listens for mail", "%(number)s workers listen for mail"),
+}

@@ -129,7 +129,9 @@ class Checkup:
     def _variables(self) -> Iterator[Finding]:
         yield Finding("settings", "ok", Sentence("settings-valid", "all RQMAIL_* variables are valid"))
         if self._settings.transport is not None:
-            staged = Sentence("mail-staged", f"no mail leaves: it goes to {self._settings.transport}")
+            staged = Sentence(
+                "mail-staged", f"no mail leaves: it goes to {self._settings.transport}", place=self._settings.transport
+            )
             yield Finding("transport", "warning", staged, Sentence("unset-transport", "unset RQMAIL_TRANSPORT to send"))
         if self._settings.redirect_to is not None:
             redirected = Sentence("mail-redirected", "all mail goes to the one address of RQMAIL_REDIRECT_TO")

@@ -9,6 +9,8 @@ from rqmail.web.pages.language import Counted, counted, gettext_noop
 #: What a check found.
 FOUND: Final[dict[str, str]] = {
     "settings-valid": gettext_noop("all RQMAIL_* variables are valid"),
+    "mail-staged": gettext_noop("no mail leaves: it goes to %(place)s"),
+    "mail-redirected": gettext_noop("all mail goes to the one address of RQMAIL_REDIRECT_TO"),
     "no-secret-key": gettext_noop(
         "RQMAIL_SECRET_KEY is not set: secrets of tenants cannot be stored, tokens are not shared between processes"
     ),
@@ -28,6 +30,8 @@ FOUND: Final[dict[str, str]] = {
 
 #: What to do about it.
 ADVICE: Final[dict[str, str]] = {
+    "unset-transport": gettext_noop("unset RQMAIL_TRANSPORT to send"),
+    "unset-redirect": gettext_noop("unset it to send"),
     "set-secret-key": gettext_noop("set it to 32 random characters, the same for every process"),
     "check-database": gettext_noop("check RQMAIL_DATABASE_URL and that the server runs"),
     "run-init": gettext_noop("run `rqmail init`"),

@@ -61,6 +61,8 @@ CHECKS: Final[Words] = {
     "workers": lazy_gettext("Workers"),
     "settings": lazy_gettext("Settings"),
     "secret key": lazy_gettext("Secret key"),
+    "transport": lazy_gettext("Transport"),
+    "redirect": lazy_gettext("Redirect"),
     "senders": lazy_gettext("Senders"),
     "machinery": lazy_gettext("Scheduler and workers"),
     "graph": lazy_gettext("Microsoft Graph"),

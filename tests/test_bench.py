@@ -6,12 +6,22 @@ import json
 from dataclasses import asdict
 
 import pytest
+import structlog
 
 from bench import __main__ as command
 from bench import budget, imports, tick, work
 from bench.rounds import in_turns
 from bench.row import Row
 from bench.windows import most_within, shortest
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was():
+    """A bench decides for its process what is logged; the tests that come after it listen again."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
 
 # --- what a row says -----------------------------------------------------------------------------------------------
 

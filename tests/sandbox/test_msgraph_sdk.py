@@ -6,6 +6,7 @@ import asyncio
 import base64
 import ssl
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -72,7 +73,9 @@ def talk(sandbox):
                     adapter.base_url = sandbox.base_url
                     return await conversation(GraphServiceClient(request_adapter=adapter))
 
-        return asyncio.run(main())
+        # In a thread of its own: the browser tests' loop may still run in this one.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, main()).result()
 
     return run
 

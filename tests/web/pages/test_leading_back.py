@@ -79,7 +79,7 @@ def test_no_address_of_a_form_answers_that_the_method_is_not_allowed(admin, web,
 def test_everything_runs_is_said_only_when_everything_runs(admin, application, clock):
     page = admin.look("/ui/")
     assert "Everything runs" not in page
-    assert re.search(r'<li class="error"><b>Error</b>\s+no worker listens for mail', page)
+    assert re.search(r'<li class="error"><b>Error</b>\s+No worker listens for mail', page)
     now = clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     application.redis.set("rqmail:last-tick", clock().timestamp())
     application.redis.zadd(SCHEDULE, {DISPATCH_TICK: clock().timestamp()})

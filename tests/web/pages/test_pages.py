@@ -426,7 +426,7 @@ def test_a_mails_own_html_is_a_page_that_may_do_nothing(admin):
 
 def test_a_message_tells_its_next_try_and_why_and_its_attempts_newest_first(admin, shown):
     page = admin.look(f"/ui/messages/{shown['waiting']}")
-    assert re.search(r"next try <time[^>]*>2026-03-10 09:30 UTC</time></b> – minute budget", page)
+    assert re.search(r"next try <time[^>]*>2026-03-10 09:31 UTC</time></b> – minute budget", page)
     assert "attempt 1 of 8" in page
     assert page.index("Not sent") < page.index("Slowed down")
     assert "a3f6c0de-91b4-4a27-8a0b-6d3c2e8f4b19" in page

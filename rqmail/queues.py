@@ -33,6 +33,9 @@ MAIL_HIGH = "mail-high"
 MAIL = "mail"
 WORKER_QUEUES = (TICKS, MAIL_HIGH, MAIL)
 
+#: What RQ's own commands take as ``-j``.
+JOB_CLASS = "rqmail.queues.MailJob"
+
 #: What RQ imports and calls. rqmail never imports ``jobs``: it only knows these names.
 DISPATCH_JOB = "jobs.mail.dispatch_due_messages"
 SEND_JOB = "jobs.mail.send_messages"

@@ -18,16 +18,13 @@ from rqmail.insight.explaining import stopped
 from rqmail.insight.readiness import machinery_of
 from rqmail.insight.standing import Sentence
 from rqmail.models.migrate import pending
-from rqmail.queues import MAIL, MAIL_HIGH, WORKER_QUEUES, MailQueues
+from rqmail.queues import JOB_CLASS, MAIL, MAIL_HIGH, MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.settings import Settings
 
 Level = Literal["ok", "warning", "error"]
 
 _NOTHING = Sentence("nothing-to-do", "")
-
-#: What the stock processes take as ``-j``.
-_JOB_CLASS = "rqmail.queues.MailJob"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +175,7 @@ class Checkup:
         url = _shown_in_a_shell(self._settings.redis_url)
         still = {"workers" if one.code == "no-worker" else "ticks": one for one in stopped(machinery, now)}
         if "ticks" in still:
-            stock = f"rqscheduler -j {_JOB_CLASS} -i 1 -u {url}"
+            stock = f"rqscheduler -j {JOB_CLASS} -i 1 -u {url}"
             advice = f"start `rqmail scheduler`, or `{stock}` after `rqmail init`"
             yield Finding("ticks", "error", still["ticks"], Sentence("start-scheduler", advice, stock=stock))
         elif machinery.last_tick_on is not None:
@@ -186,7 +183,7 @@ class Checkup:
             text = f"the last dispatch was {age.total_seconds():.0f} s ago"
             yield Finding("ticks", "ok", Sentence("last-dispatch", text, age=age))
         if "workers" in still:
-            stock = f"rq worker -j {_JOB_CLASS} -u {url} {' '.join(WORKER_QUEUES)}"
+            stock = f"rq worker -c rqmail.rqconfig -j {JOB_CLASS}"
             advice = f"start `rqmail worker`, or `{stock}`"
             yield Finding("workers", "error", still["workers"], Sentence("start-worker", advice, stock=stock))
         else:

@@ -9,7 +9,7 @@ from rqmail.processes import scheduler as schedulers
 from rqmail.processes import worker as workers
 
 
-@click.command(epilog="The stock command works as well: rq worker -j rqmail.queues.MailJob ticks mail-high mail")
+@click.command(epilog="The stock command works as well: rq worker -c rqmail.rqconfig -j rqmail.queues.MailJob")
 @click.option("--burst", is_flag=True, help="End when the queues are empty.")
 def worker(*, burst: bool) -> None:
     """Send mail until told to stop; start as many as needed."""

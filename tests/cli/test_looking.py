@@ -101,7 +101,7 @@ def test_doctor_names_the_stock_commands_of_this_installation(run, app):
     url = app.settings.redis_url
     checks = {check["name"]: check for check in json.loads(run("doctor", "--json").stdout)["checks"]}
     assert f"rqscheduler -j rqmail.queues.MailJob -i 1 -u {url}" in checks["ticks"]["advice"]
-    assert f"rq worker -j rqmail.queues.MailJob -u {url} ticks mail-high mail" in checks["workers"]["advice"]
+    assert "rq worker -c rqmail.rqconfig -j rqmail.queues.MailJob" in checks["workers"]["advice"]
 
 
 @pytest.mark.parametrize("url", ["redis://:pw1234@h:6379/0", "rediss://u:pw1234@h/0", "unix:///run/r?password=pw1234"])

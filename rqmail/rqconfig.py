@@ -1,0 +1,35 @@
+"""What the stock ``rq worker`` reads of us with ``-c rqmail.rqconfig``: where Redis is and what to listen to.
+
+RQ takes no job class from such a module: ``-j rqmail.queues.MailJob``, or ``RQ_JOB_CLASS``, says it. A worker started
+without it could run none of our jobs, and would run anybody else's: it is told so and does not start.
+"""
+
+from __future__ import annotations
+
+import click
+
+from rqmail.errors import SettingsError
+from rqmail.queues import JOB_CLASS, WORKER_QUEUES
+from rqmail.settings import load_settings
+
+
+def _job_class_is_ours() -> bool:
+    """Say whether the ``rq`` command that reads this module runs jobs with our class, or runs none at all."""
+    command = click.get_current_context(silent=True)
+    if command is None or not (command.info_name or "").startswith("worker"):
+        return True
+    return bool(command.params["job_class"] == JOB_CLASS)
+
+
+def _redis_url() -> str:
+    try:
+        return load_settings().redis_url
+    except SettingsError as error:
+        raise SystemExit(str(error)) from None  # RQ would print a traceback
+
+
+if not _job_class_is_ours():
+    raise SystemExit(f"rqmail.rqconfig: add -j {JOB_CLASS} or set RQ_JOB_CLASS to it; no other job class runs our jobs")
+
+REDIS_URL = _redis_url()
+QUEUES = list(WORKER_QUEUES)

@@ -37,6 +37,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rqmail.version import VERSION
+
 if TYPE_CHECKING:
     from rqmail.bootstrap import Application, application
     from rqmail.intake.attachments import Attachment
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Application", "Attachment", "Draft", "__version__", "application"]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOME = {
     "Application": "rqmail.bootstrap",

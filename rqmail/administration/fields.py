@@ -16,7 +16,9 @@ from rqmail.text.values import trimmed
 
 _KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _KEY_ALLOWED = "1 to 64 letters, digits, dots, hyphens and underscores, beginning and ending with a letter or digit"
-_MAX_LIMIT = 2**31 - 1
+
+#: The largest limit that can be stored.
+MAX_LIMIT = 2**31 - 1
 
 
 class Unset(Enum):
@@ -39,10 +41,10 @@ def checked_key(key: str) -> str:
 def checked_limit(field: str, value: int | None) -> int | None:
     """Answer a limit, ``None`` for the default, or refuse it."""
     # Not isinstance: True is an int to Python, and no limit to anyone.
-    if value is None or (type(value) is int and 0 < value <= _MAX_LIMIT):
+    if value is None or (type(value) is int and 0 < value <= MAX_LIMIT):
         return value
-    if type(value) is int and value > _MAX_LIMIT:
-        raise InvalidInputError(field, value, f"a positive whole number, at most {_MAX_LIMIT:,}")
+    if type(value) is int and value > MAX_LIMIT:
+        raise InvalidInputError(field, value, f"a positive whole number, at most {MAX_LIMIT:,}")
     raise InvalidInputError(field, value, "a positive whole number, or nothing for the default")
 
 

@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, SecurityError
 from werkzeug.wrappers import Response as AnyResponse
 
 from rqmail.administration.access import Scope
+from rqmail.administration.fields import MAX_LIMIT
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError, RqmailError, SettingsError
 from rqmail.models.base import AWAY_ERRORS
 from rqmail.text.scrubbing import scrubbed
@@ -110,9 +111,10 @@ def answer(
     return response
 
 
-def limit_text(field: str) -> str:
-    """Say in the words callers know that a limit is not a positive whole number."""
-    return f"{field} moet een positief geheel getal zijn"
+def limit_text(field: str, *, is_too_large: bool = False) -> str:
+    """Say in the words callers know that a limit is not a positive whole number, or that it is too large a one."""
+    most = ", hoogstens " + f"{MAX_LIMIT:,}".replace(",", ".") if is_too_large else ""
+    return f"{field} moet een positief geheel getal zijn{most}"
 
 
 def _unauthenticated(error: UnauthenticatedError) -> AnyResponse:
@@ -133,7 +135,7 @@ def _fields(error: FieldsError) -> Response:
 def _invalid(error: InvalidInputError) -> Response:
     # Without the value: it may be long, and it is the caller's own.
     if error.field in LIMIT_FIELDS:
-        text = limit_text(error.field)
+        text = limit_text(error.field, is_too_large=type(error.value) is int and error.value > MAX_LIMIT)
         return answer(HTTPStatus.BAD_REQUEST, text, fields={error.field: text})
     return answer(HTTPStatus.BAD_REQUEST, f"{error.field}: {error.allowed}", fields={error.field: error.allowed})
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from rqmail.models.base import db
+from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.migrate import migrate, pending
+from rqmail.ratelimit.limits import RateLimits, resolve_limits
+from support.clock import START
 from support.databases import bound
 from support.statements import plan
 
@@ -17,3 +21,16 @@ def test_sqlite_knows_which_index_to_use_on_the_very_connection_that_made_the_ta
         migrate()
         for sql in ("SELECT id FROM message WHERE status = 'SCHEDULED' ORDER BY sender LIMIT 1",):
             assert "message_due" in "\n".join(plan(sql, ()))
+
+
+def test_limits_of_zero_and_below_can_be_carried_over_and_the_defaults_hold_in_their_place(database):
+    now = START.isoformat()
+    for key, limit in (("zero", 0), ("below", -5)):
+        db.execute_sql(
+            "INSERT INTO system_mailbox"
+            " (key, address, rate_limit_per_minute, rate_limit_recipients_per_day, created_on, changed_on)"
+            f" VALUES ('{key}', '{key}@x.nl', {limit}, {limit}, '{now}', '{now}')"
+        )
+        row = SystemMailbox.get(SystemMailbox.key == key)
+        assert (row.rate_limit_per_minute, row.rate_limit_recipients_per_day) == (limit, limit)
+        assert resolve_limits(row.rate_limit_per_minute, row.rate_limit_recipients_per_day) == RateLimits()

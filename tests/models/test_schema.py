@@ -10,7 +10,7 @@ import pytest
 
 import rqmail.models
 from rqmail.models.base import BaseModel, db
-from rqmail.models.mailbox import SystemMailbox, TenantMailSetting
+from rqmail.models.mailbox import TenantMailSetting
 from support.clock import START
 
 #: What each database calls a column of this kind, as far as its introspection says.
@@ -63,14 +63,6 @@ def test_every_table_has_the_key_and_the_references_its_model_has(database):
             if isinstance(field, peewee.ForeignKeyField)
         }
         assert references == wanted, table
-
-
-@pytest.mark.parametrize("field", ["rate_limit_per_minute", "rate_limit_recipients_per_day"])
-@pytest.mark.parametrize("value", [0, -1])
-def test_a_mailbox_limit_that_is_not_positive_is_refused_by_the_database_itself(database, field, value):
-    with pytest.raises(peewee.IntegrityError):
-        SystemMailbox.create(key="news", address="a@example.org", created_on=START, changed_on=START, **{field: value})
-    db.close()
 
 
 def test_a_provider_we_do_not_have_is_refused_by_the_database_itself(database):

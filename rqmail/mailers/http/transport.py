@@ -14,8 +14,12 @@ from urllib3.exceptions import HTTPError
 from rqmail.mailers.http.per_process import PerProcess
 from rqmail.mailers.http.pool import NEVER_AGAIN, PoolAdapter, called_before_writing
 from rqmail.settings import LOOPBACK_HOSTS
+from rqmail.version import VERSION
 
 _CHUNK = 16 * 1024
+
+#: Whom a provider's own logs name, whatever a library would call itself.
+_USER_AGENT = f"rqmail/{VERSION}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class Transport:
                 method,
                 url if whole_url else f"{parts.path or '/'}{parts.query and '?'}{parts.query}",
                 body=body,
-                headers=headers,
+                headers=_signed(headers),
                 retries=NEVER_AGAIN,
                 redirect=False,
                 assert_same_host=False,
@@ -101,3 +105,9 @@ class Transport:
             proxies = {} if name in LOOPBACK_HOSTS else dict(get_environ_proxies(host))
             self._proxies[host] = proxies
         return proxies
+
+
+def _signed(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() != "user-agent"} | {
+        "User-Agent": _USER_AGENT
+    }

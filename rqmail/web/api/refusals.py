@@ -41,5 +41,5 @@ def _text(found: ErrorDetails) -> str:
     if found["type"] == "missing":
         return "is needed"
     if field in LIMIT_FIELDS:
-        return limit_text(str(field))
+        return limit_text(str(field), is_too_large=found["type"] == "less_than_equal")
     return found["msg"].removeprefix("Value error, ")

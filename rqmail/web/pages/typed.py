@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from flask import render_template, request
 from markupsafe import Markup
 
+from rqmail.administration.fields import MAX_LIMIT
 from rqmail.errors import InvalidInputError
 from rqmail.web.pages import words
 
@@ -64,7 +65,9 @@ def _zone(name: str) -> tzinfo:
 
 def note(wrong: Wrong, error: InvalidInputError) -> None:
     """Write beside the field what it should have been; the first complaint about a field stays."""
-    wrong.setdefault(error.field, str(words.WRONG.get(error.field, error.allowed)))
+    is_too_large = type(error.value) is int and error.value > MAX_LIMIT
+    known = words.TOO_LARGE if is_too_large and error.field in words.TOO_LARGE else words.WRONG
+    wrong.setdefault(error.field, str(known.get(error.field, error.allowed)))
 
 
 def again(template: str, wrong: Mapping[str, object], **values: object) -> tuple[str, int]:

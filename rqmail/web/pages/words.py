@@ -238,6 +238,14 @@ FIELDS: Final[Words] = {
     "sendgridApiKey": lazy_gettext("API key"),
 }
 
+#: What a limit must be that is larger than what can be stored.
+TOO_LARGE: Final[Words] = {
+    "rateLimitPerMinute": lazy_gettext("rateLimitPerMinute must be a positive whole number, at most 2,147,483,647"),
+    "rateLimitRecipientsPerDay": lazy_gettext(
+        "rateLimitRecipientsPerDay must be a positive whole number, at most 2,147,483,647"
+    ),
+}
+
 #: What a field must be, by the name it has in the API.
 WRONG: Final[Words] = {
     "rateLimitPerMinute": lazy_gettext("rateLimitPerMinute must be a positive whole number"),

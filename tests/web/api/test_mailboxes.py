@@ -34,7 +34,7 @@ def test_what_is_not_a_positive_whole_number_is_refused_in_the_agreed_words(
     client: FlaskClient, field: str, wrong: Any
 ) -> None:
     answer = client.put(NEWS, json={field: wrong})
-    text = f"{field} moet een positief geheel getal zijn"
+    text = f"{field} moet een positief geheel getal zijn" + (", hoogstens 2.147.483.647" if wrong == 2**31 else "")
     assert answer.status_code == 400
     assert answer.json == {"error": text, "fieldErrors": {field: text}}
     assert limits(client) == (12, 400)

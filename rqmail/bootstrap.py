@@ -105,8 +105,9 @@ class Application:
     @_Part
     def redis(self) -> Redis:
         """The client for queues, tokens and metrics: retried during a restart, for a bounded time."""
-        from redis import Redis
+        from redis import Redis, __version__
         from redis.backoff import ExponentialBackoff
+        from redis.driver_info import DriverInfo
         from redis.retry import Retry
 
         client: Redis = Redis.from_url(
@@ -115,6 +116,7 @@ class Application:
             socket_timeout=5,
             health_check_interval=30,
             retry=Retry(ExponentialBackoff(cap=1, base=0.05), 3),
+            driver_info=DriverInfo(lib_version=__version__),  # else looked up on disk for each connection
         )
         return client
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from rqmail.text.scrubbing import scrubbed
 
 
@@ -54,16 +56,36 @@ class JobRefusedError(RqmailError):
 # --- a send that did not end in acceptance: what to do with message, budget and mailbox -----------------------------
 
 
+#: Why a sender is paused, for programs: a person wants it, or the provider's answers brought it about.
+PauseCause = Literal[
+    "paused-by-person",
+    "throttled",
+    "quota",
+    "credits",
+    "mailbox-full",
+    "blocked",
+    "not-found",
+    "policy",
+    "sender-refused",
+    "unavailable",
+    "sign-in",
+    "rejecting",
+    "fault",
+]
+
+
 class MailError(RqmailError):
     """A send did not end in acceptance; the subclass says what happens to message, budget and mailbox.
 
     ``status`` is the HTTP status, ``code`` the provider's own error code, ``request_id`` and ``client_request_id``
     what its support asks for; each is ``None`` where there was no answer to read it from. ``granted_ms`` is when the
-    call that failed had got its place in the budget (ms since 1970), where it had one. The text goes into the message's
-    row, the log and the pages: secrets are taken out of it here.
+    call that failed had got its place in the budget (ms since 1970), where it had one; ``pause_cause`` is what the
+    sender is paused for, where it is. The text goes into the message's row, the log and the pages: secrets are taken
+    out of it here.
     """
 
     granted_ms: int | None = None
+    pause_cause: PauseCause | None = None
 
     def __init__(
         self,
@@ -121,6 +143,8 @@ class MailThrottledError(MailError):
     ``retry_after`` is what the provider asked for in seconds, or ``None`` when it named nothing usable.
     """
 
+    pause_cause: PauseCause | None = "throttled"
+
     def __init__(
         self,
         message: str,
@@ -146,9 +170,13 @@ class MailRejectedError(MailError):
 class MailboxUnavailableError(MailError):
     """The mailbox itself cannot send now (full, blocked, not found, policy): pause it with the reason and probe it."""
 
+    pause_cause: PauseCause | None = "unavailable"
+
 
 class MailAuthError(MailError):
     """We are not authorised (token, consent, secret): pause the mailbox with the reason; a person must look."""
+
+    pause_cause: PauseCause | None = "sign-in"
 
 
 class MailboxNotReadableError(MailError):

@@ -88,7 +88,7 @@ class Changes:
     def pause_mailbox(self, key: str, reason: str, duration: timedelta | None) -> MailboxView:
         """Send nothing from a mailbox for ``duration``, or until it is resumed."""
         pause = self.mailboxes.pause
-        return self._mailbox("pause", key, lambda: pause(key, reason=reason, duration=duration))
+        return self._mailbox("pause", key, lambda: pause(key, reason=reason, duration=duration, by=self.who))
 
     def resume_mailbox(self, key: str) -> MailboxView:
         """End a pause: a person's, or one the provider's answers brought about."""
@@ -141,7 +141,8 @@ class Changes:
 
     def pause_tenant(self, key: str, reason: str, duration: timedelta | None) -> TenantView:
         """Send nothing of a tenant's mail for ``duration``, or until it is resumed."""
-        return self._tenant("pause", key, lambda: self.tenants.pause(key, reason=reason, duration=duration))
+        pause = self.tenants.pause
+        return self._tenant("pause", key, lambda: pause(key, reason=reason, duration=duration, by=self.who))
 
     def resume_tenant(self, key: str) -> TenantView:
         """End a pause: a person's, or one the provider's answers brought about."""

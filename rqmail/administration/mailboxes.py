@@ -51,6 +51,7 @@ class MailboxView:
     limits_after_recipients_per_day: int | None
     paused_until: datetime | None
     pause_reason: str | None
+    paused_by: str | None
     created_on: datetime
     changed_on: datetime
 
@@ -130,7 +131,8 @@ class Mailboxes:
         self._update(key, changes)
         after = self.get(key)
         if before.paused_until is not None and mailbox_key(before.address) != mailbox_key(after.address):
-            self._pausing.keep(mailbox_key(after.address), before.paused_until, before.pause_reason or "")
+            budget_key, reason = mailbox_key(after.address), before.pause_reason or ""
+            self._pausing.keep(budget_key, before.paused_until, reason, before.paused_by)
         return after
 
     def with_ended_limits(self) -> list[str]:
@@ -159,18 +161,21 @@ class Mailboxes:
             refuse_while_open(f"mailbox:{key}")
             SystemMailbox.delete().where(SystemMailbox.key == key).execute()
 
-    def pause(self, key: str, *, reason: str, duration: timedelta | None = None) -> MailboxView:
-        """Send nothing from the mailbox for ``duration``, or until it is resumed; replaces an earlier pause."""
+    def pause(self, key: str, *, reason: str, duration: timedelta | None = None, by: str | None = None) -> MailboxView:
+        """Send nothing from the mailbox for ``duration``, or until it is resumed; replaces an earlier pause.
+
+        ``by`` is who wants it.
+        """
         row = _row(key)
         until, reason = self._pausing.asked(reason, duration)
-        self._update(key, {"paused_until": until, "pause_reason": reason})
-        self._pausing.begin(mailbox_key(row.address), until, reason)
+        self._update(key, {"paused_until": until, "pause_reason": reason, "paused_by": by})
+        self._pausing.begin(mailbox_key(row.address), until, reason, by)
         return self.get(key)
 
     def resume(self, key: str) -> MailboxView:
         """End a pause, a person's or one that the provider's answers brought about."""
         row = _row(key)
-        self._update(key, {"paused_until": None, "pause_reason": None})
+        self._update(key, {"paused_until": None, "pause_reason": None, "paused_by": None})
         self._pausing.end(mailbox_key(row.address))
         return self.get(key)
 
@@ -219,6 +224,7 @@ class Mailboxes:
             limits_after_recipients_per_day=row.limits_after_recipients_per_day,
             paused_until=row.paused_until if paused else None,
             pause_reason=row.pause_reason if paused else None,
+            paused_by=row.paused_by if paused else None,
             created_on=row.created_on,
             changed_on=row.changed_on,
         )

@@ -31,16 +31,16 @@ class Pausing:
             raise InvalidInputError("duration", str(duration), f"1 second to {INDEFINITELY.days} days")
         return self.clock() + length, reason.strip()
 
-    def begin(self, budget_key: str, until: datetime, reason: str) -> None:
+    def begin(self, budget_key: str, until: datetime, reason: str, by: str | None) -> None:
         """Have the limiter pause; an earlier pause is replaced, also one that would have been longer."""
         self.limiter.resume(budget_key)
-        self.keep(budget_key, until, reason)
+        self.keep(budget_key, until, reason, by)
 
-    def keep(self, budget_key: str, until: datetime, reason: str) -> None:
+    def keep(self, budget_key: str, until: datetime, reason: str, by: str | None) -> None:
         """Tell the limiter of a pause that stands in the table; nothing when it is over."""
         milliseconds = (until - self.clock()) // timedelta(milliseconds=1)
         if milliseconds > 0:
-            self.limiter.pause(budget_key, milliseconds, reason)
+            self.limiter.pause(budget_key, milliseconds, reason, cause="paused-by-person", by=by)
 
     def end(self, budget_key: str) -> None:
         """End a pause, a person's or one that the provider's answers brought about."""

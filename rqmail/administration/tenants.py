@@ -42,6 +42,7 @@ class TenantView:
     has_sendgrid_api_key: bool
     paused_until: datetime | None
     pause_reason: str | None
+    paused_by: str | None
     created_on: datetime
     changed_on: datetime
 
@@ -97,21 +98,22 @@ class Tenants:
             refuse_while_open(f"tenant:{key}")
             TenantMailSetting.delete().where(TenantMailSetting.key == key).execute()
 
-    def pause(self, key: str, *, reason: str, duration: timedelta | None = None) -> TenantView:
+    def pause(self, key: str, *, reason: str, duration: timedelta | None = None, by: str | None = None) -> TenantView:
         """Send nothing of the tenant's mail for ``duration``, or until it is resumed; replaces an earlier pause.
 
-        A tenant that shares its mailbox with another sender pauses that one too: the mailbox sends nothing.
+        ``by`` is who wants it. A tenant that shares its mailbox with another sender pauses that one too: the mailbox
+        sends nothing.
         """
         row = _row(key)
         until, reason = self._pausing.asked(reason, duration)
-        self._update(key, {"paused_until": until, "pause_reason": reason})
-        self._pausing.begin(budget_key_of(row), until, reason)
+        self._update(key, {"paused_until": until, "pause_reason": reason, "paused_by": by})
+        self._pausing.begin(budget_key_of(row), until, reason, by)
         return self.get(key)
 
     def resume(self, key: str) -> TenantView:
         """End a pause, a person's or one that the provider's answers brought about."""
         row = _row(key)
-        self._update(key, {"paused_until": None, "pause_reason": None})
+        self._update(key, {"paused_until": None, "pause_reason": None, "paused_by": None})
         self._pausing.end(budget_key_of(row))
         return self.get(key)
 
@@ -132,6 +134,7 @@ class Tenants:
             has_sendgrid_api_key=row.sendgrid_api_key_encrypted is not None,
             paused_until=row.paused_until if paused else None,
             pause_reason=row.pause_reason if paused else None,
+            paused_by=row.paused_by if paused else None,
             created_on=row.created_on,
             changed_on=row.changed_on,
         )

@@ -84,7 +84,7 @@ def show_standing(status: SenderStatus, *, json_: bool) -> None:
     out = console()
     out.print(status.explanation)
     if status.paused_until is not None and not status.waiting:
-        out.print(f"   paused: {status.pause_reason}")
+        out.print(plain(f"    state: {status.turn.text}"))
     budget = status.budget
     if budget is None:
         return

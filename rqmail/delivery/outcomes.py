@@ -235,17 +235,21 @@ class MailProviderService:
     def _throttled(self, call: _Call, error: MailThrottledError) -> Ending:
         """The provider asks to slow down: the mailbox is paused for every worker, longer each time in a row."""
         reason = f"throttled by the provider ({error.code or error.status})"
-        pause_ms = self._limiter.back_off(call.sender.budget_key, *THROTTLE_PAUSE, reason, error.granted_ms)
+        pause_ms = self._limiter.back_off(
+            call.sender.budget_key, *THROTTLE_PAUSE, reason, error.granted_ms, cause="throttled"
+        )
         asked_ms = round((error.retry_after or 0) * 1000)
         if asked_ms > pause_ms:
-            self._limiter.pause(call.sender.budget_key, asked_ms, reason)
+            self._limiter.pause(call.sender.budget_key, asked_ms, reason, cause="throttled")
             pause_ms = asked_ms
         self._counter.count("call", "throttled", call.seconds)
         return self._deferred(call, pause_ms, waiting_for="throttled", paused=True, error=error)
 
     def _unavailable(self, call: _Call, error: MailError, pause: tuple[int, int], why: str) -> Ending:
         """The mailbox, or our way in, is broken: it is paused with the reason, and one message at a time probes it."""
-        pause_ms = self._limiter.back_off(call.sender.budget_key, *pause, str(error), error.granted_ms)
+        pause_ms = self._limiter.back_off(
+            call.sender.budget_key, *pause, str(error), error.granted_ms, cause=error.pause_cause
+        )
         self._counter.count("call", why, call.seconds)
         log.warning(
             "mail.mailbox.paused",
@@ -278,7 +282,7 @@ class MailProviderService:
         ending = self._written(call.message.mark_error, str(error), call.attempt("rejected", error), now=self._clock())
         if error.status is not None and self._limiter.count_rejection(call.sender.budget_key) >= REJECTED_IN_A_ROW:
             reason = f"{REJECTED_IN_A_ROW} messages in a row were rejected; the last one: {error}"
-            self._limiter.back_off(call.sender.budget_key, *UNAVAILABLE_PAUSE, reason)
+            self._limiter.back_off(call.sender.budget_key, *UNAVAILABLE_PAUSE, reason, cause="rejecting")
             return Ending.MAILBOX_PAUSED
         return ending
 
@@ -305,7 +309,9 @@ class MailProviderService:
         log.error("mail.send.unexpected", messageUuid=call.message.id, begun=call.begun, exc_info=problem)
         if call.begun:
             return self._unknown(call, MailOutcomeUnknownError(f"Unexpected {type(problem).__name__} while sending"))
-        return self._unavailable(call, MailError(_fault(problem)), FAULT_PAUSE, "fault")
+        fault = MailError(_fault(problem))
+        fault.pause_cause = "fault"
+        return self._unavailable(call, fault, FAULT_PAUSE, "fault")
 
     # --- what they share -----------------------------------------------------------------------------------------
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime, timedelta
 
-from rqmail.insight.standing import Budget, Machinery, Problem, SenderStatus, Sentence
+from rqmail.insight.standing import Budget, Machinery, Pause, Problem, SenderStatus, Sentence, pause_end
 from rqmail.models.counts import SenderCounts
 from rqmail.queues import MAIL, MAIL_HIGH
 
 #: Mail that has been due for less is not told yet that nothing dispatches or works: that may be a moment's delay.
 PATIENCE = timedelta(seconds=60)
 
-#: A pause longer than half of this was made to last until somebody ends it.
-_FOREVER = timedelta(days=365)
-
 
 def explanation(
     counted: SenderCounts,
     budget: Budget | None,
-    pause: tuple[datetime | None, str | None],
+    pause: Pause | None,
     done_on: datetime | None,
     machinery: Machinery,
     now: datetime,
@@ -35,11 +32,11 @@ def explanation(
     if machinery.redis != "ok":
         text = f"{many}: Redis is {machinery.redis}, so nothing can be handed to the workers."
         return Sentence("redis", text, waiting=waiting)
-    paused_until, reason = pause
-    if paused_until is not None:
-        until = _until(paused_until, now)
-        text = f"{many}: the mailbox is paused {until} ({reason or 'no reason given'})."
-        return Sentence("paused", text, waiting=waiting, until=_end(paused_until, now), reason=reason or "")
+    if pause is not None:
+        until = until_when(pause.until, now)
+        text = f"{many}: the mailbox is paused {until} ({pause.reason or 'no reason given'})."
+        end = pause_end(pause.until, now)
+        return Sentence("paused", text, waiting=waiting, until=end, reason=pause.reason or "")
     still = stopped(machinery, now) if counted.oldest is not None and now - counted.oldest >= PATIENCE else []
     if still:
         return Sentence("stopped", f"{many}: {still[0]}", waiting=waiting, because=still[0])
@@ -105,31 +102,36 @@ def problems(
     found = []
     if machinery.redis == "misconfigured":
         text = f"Redis refuses us: {machinery.redis_text}"
-        found.append(Problem("error", Sentence("redis-refuses", text, detail=machinery.redis_text)))
+        found.append(Problem("error", "redis", Sentence("redis-refuses", text, detail=machinery.redis_text)))
     elif machinery.redis == "unreachable":
         text = f"Redis cannot be reached: {machinery.redis_text}"
-        found.append(Problem("error", Sentence("redis-away", text, detail=machinery.redis_text)))
+        found.append(Problem("error", "redis", Sentence("redis-away", text, detail=machinery.redis_text)))
     for still in stopped(machinery, now):
         text = still[0].upper() + still[1:]
-        found.append(Problem("error", Sentence(still.code, text, **still.values)))
+        found.append(Problem("error", "nobody", Sentence(still.code, text, **still.values)))
     for name, status in statuses.items():
         if status.paused_until is not None:
-            until = _until(status.paused_until, now)
-            reason = status.pause_reason or ""
-            text = f"{name} is paused {until} ({reason}); {_messages(status.waiting).lower()}."
+            until = until_when(status.paused_until, now)
+            reason, by = status.pause_reason or "", status.paused_by
+            whose = f"paused by {by}" if by else "paused"
+            text = f"{name} is {whose} {until} ({reason}); {_messages(status.waiting).lower()}."
             values = {
                 "name": name,
-                "until": _end(status.paused_until, now),
+                "by": by,
+                "until": pause_end(status.paused_until, now),
                 "reason": reason,
                 "waiting": status.waiting,
             }
-            found.append(Problem("warning", Sentence("sender-paused", text, **values)))
+            said = Sentence("sender-paused-by" if by else "sender-paused", text, **values)
+            found.append(Problem("warning", status.pause_cause or "paused", said, name, status.waiting))
     if total["UNKNOWN"]:
         text = f"{total['UNKNOWN']} messages may or may not have been sent and need a decision."
-        found.append(Problem("warning", Sentence("undecided", text, number=total["UNKNOWN"])))
+        said = Sentence("undecided", text, number=total["UNKNOWN"])
+        found.append(Problem("warning", "undecided", said, waiting=total["UNKNOWN"]))
     if total["ERROR"]:
         text = f"{total['ERROR']} messages could not be sent; `rqmail message list --status ERROR`."
-        found.append(Problem("warning", Sentence("failed", text, number=total["ERROR"])))
+        said = Sentence("failed", text, number=total["ERROR"])
+        found.append(Problem("warning", "failed", said, waiting=total["ERROR"]))
     return found
 
 
@@ -147,13 +149,9 @@ def _when(moment: datetime | None, now: datetime, *, about: bool = False) -> str
     return f"in {'about ' if about else ''}{_ago(moment - now)} ({_clock(moment, now)} UTC)"
 
 
-def _until(moment: datetime, now: datetime) -> str:
-    return "until it is resumed" if _end(moment, now) is None else f"until {_clock(moment, now)} UTC"
-
-
-def _end(paused_until: datetime, now: datetime) -> datetime | None:
-    """Answer when a pause ends, ``None`` where it was made to last until somebody ends it."""
-    return None if paused_until - now > _FOREVER / 2 else paused_until
+def until_when(moment: datetime, now: datetime) -> str:
+    """Say until when a pause, or what else has an end, lasts."""
+    return "until it is resumed" if pause_end(moment, now) is None else f"until {_clock(moment, now)} UTC"
 
 
 def _clock(moment: datetime, now: datetime) -> str:

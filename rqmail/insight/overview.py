@@ -12,8 +12,21 @@ from rqmail.clock import Clock, from_epoch_ms, monotonic
 from rqmail.errors import InvalidInputError, NotFoundError
 from rqmail.insight.explaining import explanation, problems, stopped
 from rqmail.insight.forecast import Backlog, backlog_done_on
+from rqmail.insight.ranking import causes
 from rqmail.insight.readiness import machinery_of
-from rqmail.insight.standing import NEAR, Budget, Machinery, SenderStatus, Sentence, Source, State, Status, WindowView
+from rqmail.insight.standing import (
+    NEAR,
+    Budget,
+    Machinery,
+    Pause,
+    SenderStatus,
+    Sentence,
+    Source,
+    State,
+    Status,
+    WindowView,
+)
+from rqmail.insight.turns import pause_of, turn_of
 from rqmail.models import counts
 from rqmail.models.base import pooled_connection
 from rqmail.models.counts import SenderCounts
@@ -43,9 +56,11 @@ class _Known:
     budget_key: str | None = None
     limits: RateLimits | None = None
     overridden: tuple[bool, bool] = (False, False)
-    paused_until: datetime | None = None
-    pause_reason: str | None = None
+    #: A person's pause, in the table.
+    pause: Pause | None = None
     pacing: Pacing = "even"
+    #: What the provider is called, where it is known which one it is.
+    provider: str = "the provider"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +69,7 @@ class Line:
 
     senders: tuple[str, ...]
     budget: Budget | None
-    pause: tuple[datetime | None, str | None]
+    pause: Pause | None
     pacing: Pacing
     redis: Literal["ok", "unreachable", "misconfigured"]
     still: tuple[Sentence, ...]
@@ -112,6 +127,7 @@ class Overview:
         total: Counter[str] = Counter()
         for sender in counted.values():
             total.update(sender.by_status)
+        found = problems(machinery, statuses, total, now)
         oldest = [sender.oldest for sender in counted.values() if sender.oldest is not None]
         return Status(
             now=now,
@@ -124,7 +140,8 @@ class Overview:
             last_tick_on=machinery.last_tick_on,
             oldest_waiting_on=min(oldest, default=None),
             redis=machinery.redis,
-            problems=tuple(problems(machinery, statuses, total, now)),
+            problems=tuple(found),
+            causes=causes(found),
         )
 
     def mailbox(self, key: str) -> SenderStatus:
@@ -163,8 +180,8 @@ class Overview:
         machinery = machinery_of(self._limiter, self._queues)
         return Line(
             senders=tuple(shared),
-            budget=_budget(sender, usage, now) if mine else None,
-            pause=_pause(sender, usage, now),
+            budget=_budget(sender, usage, pause_of(sender.pause, usage, now), now) if mine else None,
+            pause=pause_of(sender.pause, usage, now),
             pacing=tighter(one.pacing for one in shared.values()),
             redis=machinery.redis,
             still=tuple(stopped(machinery, now)),
@@ -199,9 +216,9 @@ class Overview:
                 mailbox_key(row.address),
                 resolve_limits(*own, defaults=self._defaults),
                 (bool(own[0] and own[0] > 0), bool(own[1] and own[1] > 0)),
-                row.paused_until,
-                row.pause_reason,
+                _kept_pause(row),
                 row.pacing or self._pacing,
+                "Microsoft",
             )
         for tenant in tenants:
             if tenant.provider == Provider.MICROSOFT_GRAPH.value and tenant.address:
@@ -212,9 +229,9 @@ class Overview:
                     key,
                     key,
                     self._defaults,
-                    paused_until=tenant.paused_until,
-                    pause_reason=tenant.pause_reason,
+                    pause=_kept_pause(tenant),
                     pacing=self._pacing,
+                    provider="Microsoft",
                 )
             else:
                 name = f"tenant:{tenant.key}"
@@ -222,8 +239,8 @@ class Overview:
                     tenant.key,
                     tenant.sendgrid_from,
                     mailbox_key(name),
-                    paused_until=tenant.paused_until,
-                    pause_reason=tenant.pause_reason,
+                    pause=_kept_pause(tenant),
+                    provider="SendGrid" if tenant.provider == Provider.SENDGRID.value else "the provider",
                 )
         known["default"] = _Known("default", None, "default")
         return known
@@ -249,26 +266,22 @@ class Overview:
         found = {}
         for name, sender in known.items():
             usage = usages[sender.pause_key]
-            budget = _budget(sender, usage, now) if sender.budget_key else None
+            pause = pause_of(sender.pause, usage, now)
+            budget = _budget(sender, usage, pause, now) if sender.budget_key else None
             counts_ = counted.get(name, SenderCounts())
             backlog = shared[sender.budget_key] if sender.budget_key else Backlog()
             pacing = tighter(pacings[sender.budget_key]) if sender.budget_key else sender.pacing
-            pause = _pause(sender, usage, now)
             found[name] = _sender_status(sender, counts_, budget, pause, backlog, pacing, machinery, now)
         return found
 
 
-def _pause(sender: _Known, usage: Usage, now: datetime) -> tuple[datetime | None, str | None]:
-    """Answer until when the sender is paused and why: by a person (in the table) or after answers (in Redis)."""
-    until = None if usage.paused_until_ms is None else from_epoch_ms(usage.paused_until_ms)
-    reason = usage.pause_reason
-    if sender.paused_until is not None and sender.paused_until > max(now, until or now):
-        until, reason = sender.paused_until, sender.pause_reason
-    return (until, reason) if until is not None and until > now else (None, None)
+def _kept_pause(row: SystemMailbox | TenantMailSetting) -> Pause | None:
+    if row.paused_until is None:
+        return None
+    return Pause(row.paused_until, row.pause_reason, "paused-by-person", row.paused_by)
 
 
-def _budget(sender: _Known, usage: Usage, now: datetime) -> Budget:
-    paused_until, reason = _pause(sender, usage, now)
+def _budget(sender: _Known, usage: Usage, pause: Pause | None, now: datetime) -> Budget:
     next_free = from_epoch_ms(usage.next_free_ms)
     return Budget(
         known=usage.known,
@@ -276,8 +289,8 @@ def _budget(sender: _Known, usage: Usage, now: datetime) -> Budget:
         recipients_per_day=_window(usage, usage.day, usage.day_bucket, usage.day_rolling, sender.overridden[1]),
         in_flight=usage.in_flight.used if usage.known else None,
         in_flight_limit=usage.in_flight.limit,
-        paused_until=paused_until,
-        pause_reason=reason,
+        paused_until=None if pause is None else pause.until,
+        pause_reason=None if pause is None else pause.reason,
         next_free_on=next_free if next_free > now else None,
         waits_for=usage.waits_for if next_free > now else None,
     )
@@ -307,13 +320,13 @@ def _sender_status(
     sender: _Known,
     counted: SenderCounts,
     budget: Budget | None,
-    pause: tuple[datetime | None, str | None],
+    pause: Pause | None,
     shared: Backlog,
     pacing: Pacing,
     machinery: Machinery,
     now: datetime,
 ) -> SenderStatus:
-    deferred = counted.put_off + (counted.due if budget is None and pause[0] is not None else 0)
+    deferred = counted.put_off + (counted.due if budget is None and pause is not None else 0)
     done_on = None
     if budget is not None:
         if budget.known:
@@ -332,7 +345,7 @@ def _sender_status(
     return SenderStatus(
         key=sender.key,
         address=sender.address,
-        state=_state(budget) if pause[0] is None else "paused",
+        state=_state(budget) if pause is None else "paused",
         messages={status.value: counted.by_status.get(status.value, 0) for status in MessageStatus},
         waiting=counted.backlog,
         waiting_recipients=counted.backlog_recipients,
@@ -342,9 +355,12 @@ def _sender_status(
         next_on=counted.next_on,
         done_on=done_on,
         explanation=explanation(counted, budget, pause, done_on, machinery, now),
+        turn=turn_of(counted, budget, pause, machinery, sender.provider, now),
         budget=budget,
-        paused_until=pause[0],
-        pause_reason=pause[1],
+        paused_until=None if pause is None else pause.until,
+        pause_reason=None if pause is None else pause.reason,
+        pause_cause=None if pause is None else pause.cause,
+        paused_by=None if pause is None else pause.by,
     )
 
 

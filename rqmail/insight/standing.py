@@ -6,11 +6,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from rqmail.errors import PauseCause
 from rqmail.queues import WorkerState
 
 Source = Literal["default", "override"]
 State = Literal["ok", "near", "limited", "paused", "unknown"]
 Level = Literal["ok", "near", "full", "unknown"]
+
+#: Whose turn it is: a pause's cause, or what else the mail of a sender waits for.
+TurnCode = (
+    PauseCause | Literal["paused", "redis", "nobody", "day-full", "full-speed", "retrying", "sending", "later", "idle"]
+)
+
+#: A pause that ends no sooner was made to last until somebody ends it.
+_ENDLESS = timedelta(days=182)
 
 #: From this share of a budget on a mailbox is called near its limit.
 NEAR = 0.9
@@ -31,6 +40,35 @@ class Sentence(str):
         made.code = code
         made.values = values
         return made
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause that runs: until when, why in words, and, as far as known, for programs and by whom."""
+
+    until: datetime
+    reason: str | None
+    cause: PauseCause | None = None
+    by: str | None = None
+
+
+def pause_end(until: datetime, now: datetime) -> datetime | None:
+    """Answer when a pause ends, ``None`` where it was made to last until somebody ends it."""
+    return None if until - now > _ENDLESS else until
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Whose turn it is: what a sender's mail waits for, and whether that ends by itself or ``needs_person``.
+
+    ``until`` is when it ends or is tried again, where that is known; ``by`` is who paused it.
+    """
+
+    code: TurnCode
+    text: Sentence
+    needs_person: bool
+    until: datetime | None = None
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +140,12 @@ class SenderStatus:
     next_on: datetime | None
     done_on: datetime | None
     explanation: Sentence
+    turn: Turn
     budget: Budget | None
     paused_until: datetime | None = None
     pause_reason: str | None = None
+    pause_cause: PauseCause | None = None
+    paused_by: str | None = None
 
 
 def told_state(sender: SenderStatus) -> State | Literal["full-speed"]:
@@ -141,12 +182,32 @@ class Problem:
     """Something a person should know: an ``error`` keeps mail from going out, a ``warning`` does not."""
 
     level: Literal["error", "warning"]
+    code: str
     text: Sentence
+    #: Whose mail it is about (``mailbox:KEY``, ``tenant:KEY``, ``default``), where it is about one sender.
+    sender: str | None = None
+    #: How many messages wait for its end, or for a person's decision.
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Problems that have one cause: what is said of them together, the senders, and of each of them what is said."""
+
+    level: Literal["error", "warning"]
+    code: str
+    text: Sentence
+    waiting: int
+    senders: tuple[str, ...]
+    texts: tuple[Sentence, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Everything at one moment; ``mailboxes`` and ``tenants`` by key, ``messages`` by status over all senders."""
+    """Everything at one moment; ``mailboxes`` and ``tenants`` by key, ``messages`` by status over all senders.
+
+    ``causes`` are the same ``problems`` with those of one cause together, errors first, then by the mail that waits.
+    """
 
     now: datetime
     messages: dict[str, int]
@@ -159,6 +220,7 @@ class Status:
     oldest_waiting_on: datetime | None
     redis: Literal["ok", "unreachable", "misconfigured"]
     problems: tuple[Problem, ...]
+    causes: tuple[Cause, ...]
 
     @property
     def is_wrong(self) -> bool:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from rqmail.clock import Clock
 from rqmail.insight.forecast import Backlog, backlog_done_on
 from rqmail.insight.overview import Line, Overview
-from rqmail.insight.standing import Budget, Sentence
+from rqmail.insight.standing import Budget, Sentence, pause_end
 from rqmail.models import backlog
 from rqmail.models.backlog import Place
 
 #: So many messages before one are counted; of a longer line nobody is told an end.
 MOST_BEFORE = 10_000
-
-_ENDLESS = timedelta(days=182)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +62,11 @@ def _reason(
     place: Place, waiting_for: str | None, before: backlog.Before, line: Line, now: datetime
 ) -> tuple[str, str]:
     """Name what holds the message, the most stubborn obstacle first."""
-    paused = line.pause[0]
-    if paused is not None and paused > place.scheduled_on:
-        until = "until it is resumed" if paused - now > _ENDLESS else f"until {_clock(paused)}"
-        return "paused", f"Its sender is paused {until} ({line.pause[1] or 'no reason given'})."
+    pause = line.pause
+    if pause is not None and pause.until > place.scheduled_on:
+        ends = pause_end(pause.until, now)
+        until = "until it is resumed" if ends is None else f"until {_clock(ends)}"
+        return "paused", f"Its sender is paused {until} ({pause.reason or 'no reason given'})."
     if place.scheduled_on > now:
         if waiting_for is not None:
             return waiting_for, f"It was put off ({waiting_for}) until {_clock(place.scheduled_on)}."
@@ -97,8 +96,8 @@ def _budget(place: Place, before: backlog.Before, budget: Budget) -> tuple[str, 
 
 def _expected(place: Place, before: backlog.Before, line: Line, now: datetime) -> datetime | None:
     budget = line.budget
-    paused = line.pause[0]
-    if paused is not None and paused - now > _ENDLESS:
+    paused = None if line.pause is None else line.pause.until
+    if paused is not None and pause_end(paused, now) is None:
         return None
     start = max(now, place.scheduled_on, paused or now)
     if budget is None:

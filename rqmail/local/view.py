@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rqmail.insight.standing import Status
-from rqmail.terminal.board import bar, board
-from rqmail.terminal.tables import FittingTable, moment, plain, table
+from rqmail.terminal.board import bar, board, causes
+from rqmail.terminal.tables import FittingTable, moment, table
 
 _BAR_WIDTH = 24
 
@@ -50,7 +50,7 @@ def addresses(places: Mapping[str, str]) -> Table:
 def live(status: Status, campaign: Mapping[str, Progress], places: Mapping[str, str]) -> RenderableType:
     """Draw the present moment; without a campaign, the overview."""
     shown = progress(status, campaign) if campaign else board(status)
-    problems = [Text(f"{one.level}: {plain(one.text)}", style="yellow") for one in status.problems] if campaign else []
+    problems = causes(status) if campaign else ()
     return Group(addresses(places), Text(), shown, *problems, Text("Ctrl-C stops everything.", style="dim"))
 
 

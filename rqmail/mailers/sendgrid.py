@@ -20,6 +20,7 @@ from rqmail.errors import (
     MailRejectedError,
     MailThrottledError,
     MailTransientError,
+    PauseCause,
 )
 from rqmail.mailers.base import Address, Checked, Mail, MailFile, Receipt, as_base64, wire_address
 from rqmail.mailers.http.failures import error_for_exception
@@ -101,7 +102,10 @@ def error_for_answer(answer: Answer, now: datetime) -> MailError:
             f"SendGrid asks to slow down {detail}", retry_after=_wait_asked(answer, now), status=status
         )
     if 400 <= status < 500 and status != 408 and of_sender:
-        return MailboxUnavailableError(f"{of_sender[0]} {detail}", status=status)
+        (about_it, cause), _ = of_sender
+        unavailable = MailboxUnavailableError(f"{about_it} {detail}", status=status)
+        unavailable.pause_cause = cause
+        return unavailable
     if status in (401, 403):
         return MailAuthError(
             f"SendGrid does not let us in; check the API key, its Mail Send permission and the sender {detail}",
@@ -128,17 +132,20 @@ class _Problem:
     field: str = ""
 
 
-def _about_the_sender(problem: _Problem) -> str | None:
+def _about_the_sender(problem: _Problem) -> tuple[str, PauseCause] | None:
     """Say what is wrong with the sender, where it is that and not the mail: every mail of it would be refused."""
     said = problem.message.lower()
     if "verified sender identity" in said:
         return (
-            "The sender is not a verified Sender Identity at SendGrid; verify it there, or correct the sender's address"
+            "The sender is not a verified Sender Identity at SendGrid; verify it there, or correct the sender's"
+            " address",
+            "sender-refused",
         )
     if "maximum credits exceeded" in said:
-        return "The SendGrid account has used up its credits; it sends again when they are renewed or raised"
+        words = "The SendGrid account has used up its credits; it sends again when they are renewed or raised"
+        return words, "credits"
     if problem.field == "from" or problem.field.startswith("from.") or "the from object" in said:
-        return "SendGrid refuses the sender's own address; correct it"
+        return "SendGrid refuses the sender's own address; correct it", "sender-refused"
     return None
 
 

@@ -36,6 +36,7 @@ class SystemMailbox(BaseModel):
     #: A person's pause; it outlives the loss of Redis, where the limiter keeps its own pauses.
     paused_until = UtcDateTimeField(null=True)
     pause_reason = peewee.TextField(null=True)
+    paused_by = peewee.CharField(max_length=80, null=True)
     created_on = UtcDateTimeField()
     changed_on = UtcDateTimeField()
 
@@ -54,6 +55,7 @@ class TenantMailSetting(BaseModel):
     #: A person's pause, as a mailbox has one.
     paused_until = UtcDateTimeField(null=True)
     pause_reason = peewee.TextField(null=True)
+    paused_by = peewee.CharField(max_length=80, null=True)
     created_on = UtcDateTimeField()
     changed_on = UtcDateTimeField()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from rqmail.clock import Clock, utc_now
+from rqmail.errors import PauseCause
 from rqmail.ratelimit.limits import RateLimits
 
 Window: TypeAlias = Literal["rolling", "fixed"]
@@ -18,6 +20,16 @@ _LIMITS = struct.Struct("<ddddBB")
 _STATE = b"mail:rate:state:"
 _LEASE = b"lease:"
 _REASON_BYTES = 200
+#: A pause's cause, and who wanted it, before its reason: a server may hold pauses without them, of an earlier version.
+_CAUSE = re.compile(rf"\[({'|'.join(get_args(PauseCause))})(?: ([^\]]*))?\] ?", re.ASCII)
+
+
+class Why(NamedTuple):
+    """Why a mailbox is paused: in words, for programs, and who wanted it, as far as known."""
+
+    reason: str
+    cause: PauseCause | None = None
+    by: str | None = None
 
 
 def state_key(mailbox_key: str) -> bytes:
@@ -30,9 +42,22 @@ def lease_field(reservation_id: str) -> bytes:
     return _LEASE + reservation_id.encode()
 
 
-def clipped(reason: str) -> bytes:
-    """Answer a reason in at most 200 bytes."""
-    return reason.encode()[:_REASON_BYTES].decode(errors="ignore").encode()
+def packed(why: Why) -> bytes:
+    """Answer why a mailbox is paused as the scripts keep it, the reason in at most 200 bytes."""
+    clipped = why.reason.encode()[:_REASON_BYTES].decode(errors="ignore").encode()
+    if why.cause is None:
+        return clipped
+    by = "" if why.by is None else " " + why.by.replace("]", "")
+    return f"[{why.cause}{by}] ".encode() + clipped
+
+
+def unpacked(kept: str) -> Why:
+    """Read why a mailbox is paused."""
+    found = _CAUSE.match(kept)
+    if found is None:
+        return Why(kept)
+    cause: PauseCause = found[1]  # type: ignore[assignment]
+    return Why(kept[found.end() :], cause, found[2])
 
 
 def text(reply: str | bytes) -> str:

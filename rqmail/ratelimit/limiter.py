@@ -14,8 +14,18 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from rqmail.clock import Clock, monotonic
-from rqmail.errors import InvalidInputError
-from rqmail.ratelimit.encoding import Encoding, Window, is_unknown, lease_field, moment_of, state_key, text
+from rqmail.errors import InvalidInputError, PauseCause
+from rqmail.ratelimit.encoding import (
+    Encoding,
+    Why,
+    Window,
+    is_unknown,
+    lease_field,
+    moment_of,
+    state_key,
+    text,
+    unpacked,
+)
 from rqmail.ratelimit.history import DAY_MS, SendHistory
 from rqmail.ratelimit.limits import DEFAULT_LIMITS, RateLimits
 from rqmail.ratelimit.limits import mailbox_key as key_of
@@ -201,21 +211,33 @@ class MailRateLimiter:
 
     # --- one mailbox -----------------------------------------------------------------------------------------------
 
-    def pause(self, mailbox_key: str, ms: int, reason: str) -> None:
+    def pause(
+        self, mailbox_key: str, ms: int, reason: str, *, cause: PauseCause | None = None, by: str | None = None
+    ) -> None:
         """Stop the mailbox for all workers for ``ms``; a longer pause that runs already stays.
 
-        Afterwards one request at a time is let through until one is settled.
+        ``cause`` is the reason for programs, and ``by`` who wanted it. Afterwards one request at a time is let through
+        until one is settled.
         """
-        self._switches.pause(mailbox_key, ms, reason)
+        self._switches.pause(mailbox_key, ms, Why(reason, cause, by))
 
-    def back_off(self, mailbox_key: str, base_ms: int, max_ms: int, reason: str, granted_ms: int | None = None) -> int:
+    def back_off(
+        self,
+        mailbox_key: str,
+        base_ms: int,
+        max_ms: int,
+        reason: str,
+        granted_ms: int | None = None,
+        *,
+        cause: PauseCause | None = None,
+    ) -> int:
         """Pause the mailbox for ``base_ms``, doubled for every call in a row up to ``max_ms``; answer the ms chosen.
 
         A settled send ends the row. ``granted_ms`` is when the call that failed got its place: one granted before the
         running pause began tells nothing new and does not double it. With Redis failing nothing is paused, and
         ``base_ms`` is answered.
         """
-        return self._switches.back_off(mailbox_key, base_ms, max_ms, reason, granted_ms)
+        return self._switches.back_off(mailbox_key, base_ms, max_ms, Why(reason, cause), granted_ms)
 
     def count_rejection(self, mailbox_key: str) -> int:
         """Count a message that was refused for good; answer how many there were in a row (0 with Redis failing)."""
@@ -250,4 +272,6 @@ class MailRateLimiter:
 
 def _denial(reply: str | bytes) -> Denial:
     reason, retry_after, *why = text(reply).split(" ", 2)
-    return Denial(REASONS[reason], int(retry_after), pause_reason=why[0] if reason == "paused" else None)
+    return Denial(
+        REASONS[reason], int(retry_after), pause_reason=unpacked(why[0]).reason if reason == "paused" else None
+    )

@@ -15,7 +15,7 @@ from redis.exceptions import (
     TimeoutError,
 )
 
-from rqmail.ratelimit.encoding import Encoding, is_unknown, moment_of, state_key, text
+from rqmail.ratelimit.encoding import Encoding, Why, is_unknown, moment_of, state_key, text, unpacked
 from rqmail.ratelimit.limits import DEFAULT_LIMITS, RateLimits
 from rqmail.ratelimit.refilling import Refilling
 from rqmail.ratelimit.reservation import REASONS
@@ -97,6 +97,7 @@ class Reading:
         fields = reply.split(None, 11)
         now, calls, recent, addressed, total, live, allowed, free_at = map(int, fields[1:9])
         paused_until = int(fields[10])
+        why = unpacked(fields[11]) if paused_until and len(fields) > 11 else Why("")
         rolling = self._encoding.window == "rolling"
         return Usage(
             mailbox_key=key,
@@ -109,7 +110,9 @@ class Reading:
             next_free_ms=free_at,
             waits_for=REASONS.get(fields[9]),
             paused_until_ms=paused_until or None,
-            pause_reason=(fields[11] if len(fields) > 11 else "") if paused_until else None,
+            pause_reason=why.reason if paused_until else None,
+            pause_cause=why.cause,
+            paused_by=why.by,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rqmail.ratelimit.encoding import Encoding, clipped, state_key
+from rqmail.ratelimit.encoding import Encoding, Why, packed, state_key
 from rqmail.ratelimit.history import DAY_MS
 from rqmail.ratelimit.limits import mailbox_key as key_of
 from rqmail.ratelimit.server import Server
@@ -18,21 +18,21 @@ class Switches:
         self._server = server
         self._encoding = encoding
 
-    def pause(self, mailbox_key: str, ms: int, reason: str) -> None:
+    def pause(self, mailbox_key: str, ms: int, why: Why) -> None:
         """Stop the mailbox for all workers for ``ms``; a longer pause that runs already stays.
 
         Afterwards one request at a time is let through until one is settled.
         """
         mailbox_key = key_of(mailbox_key)
-        arguments = (b"%d" % max(0, min(ms, LONGEST_PAUSE_MS)), clipped(reason), *self._encoding.now())
+        arguments = (b"%d" % max(0, min(ms, LONGEST_PAUSE_MS)), packed(why), *self._encoding.now())
         self._server.or_open(lambda: self._server.run("pause", state_key(mailbox_key), *arguments), None, mailbox_key)
 
-    def back_off(self, mailbox_key: str, base_ms: int, max_ms: int, reason: str, granted_ms: int | None) -> int:
+    def back_off(self, mailbox_key: str, base_ms: int, max_ms: int, why: Why, granted_ms: int | None) -> int:
         """Pause the mailbox for ``base_ms``, doubled for every call in a row up to ``max_ms``; answer the ms chosen."""
         mailbox_key = key_of(mailbox_key)
         granted = b"" if granted_ms is None else b"%d" % granted_ms
         longest = min(max_ms, LONGEST_PAUSE_MS)
-        arguments = (b"%d" % base_ms, b"%d" % longest, clipped(reason), granted, *self._encoding.now())
+        arguments = (b"%d" % base_ms, b"%d" % longest, packed(why), granted, *self._encoding.now())
         return self._server.or_open(
             lambda: int(self._server.run("back_off", state_key(mailbox_key), *arguments)), base_ms, mailbox_key
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rqmail.errors import PauseCause
+
 
 @dataclass(frozen=True)
 class WindowUsage:
@@ -40,6 +42,8 @@ class Usage:
     waits_for: Literal["minute", "day", "in_flight", "paused"] | None = None
     paused_until_ms: int | None = None
     pause_reason: str | None = None
+    pause_cause: PauseCause | None = None
+    paused_by: str | None = None
     known: bool = True
 
     @property

@@ -13,14 +13,16 @@ from rqmail.insight.standing import Budget, SenderStatus, Status, WindowView, le
 from rqmail.terminal.tables import FittingTable, moment, plain, table
 
 _BAR_WIDTH = 6
-_STATE_STYLE = {
-    "ok": "green",
-    "full-speed": "green",
-    "near": "yellow",
-    "limited": "yellow",
-    "paused": "red",
-    "unknown": "red",
+_NAMES = 5
+#: What a sender waits for beside its budget is told by its turn; for all others the state of the budget is told.
+_BUDGETS = {
+    "ok": "ok",
+    "full-speed": "full speed",
+    "near": "near its limit",
+    "limited": "full",
+    "unknown": "budget unknown",
 }
+_IN_BUDGET = {"idle", "later", "sending", "full-speed", "day-full"}
 _LEVEL_STYLE = {"ok": "green", "near": "yellow", "full": "yellow"}
 _STATUS_STYLE = {"SENT": "green", "ERROR": "red", "UNKNOWN": "magenta"}
 
@@ -31,13 +33,20 @@ def board(status: Status) -> RenderableType:
 
 
 def _parts(status: Status) -> Iterator[RenderableType]:
-    for problem in sorted(status.problems, key=lambda problem: problem.level != "error"):
-        yield Text(f"{problem.level}: {plain(problem.text)}", style="red" if problem.level == "error" else "yellow")
+    yield from causes(status)
     yield counts(status.messages)
     yield machinery(status)
     yield Text("times     UTC")
     yield Text()
     yield senders(status)
+
+
+def causes(status: Status) -> Iterator[Text]:
+    """Write what a person should know, one line a cause, worst first; of many senders the ones with most mail."""
+    for cause in status.causes:
+        names = ", ".join(cause.senders[:_NAMES]) + ("" if len(cause.senders) <= _NAMES else ", …")
+        told = plain(f"{cause.text} {names}" if len(cause.senders) > 1 else cause.text)
+        yield Text(f"{cause.level}: {told}", style="red" if cause.level == "error" else "yellow")
 
 
 def counts(messages: dict[str, int]) -> Text:
@@ -75,7 +84,7 @@ def senders(status: Status) -> FittingTable:
 
 
 def _cells(one: SenderStatus, status: Status) -> Iterator[RenderableType]:
-    yield Text(_state(one, status), style=_STATE_STYLE[told_state(one)])
+    yield state(one, status)
     yield f"{one.messages['SENT']:,}"
     yield f"{one.waiting:,}"
     yield f"{one.deferred:,}"
@@ -89,14 +98,15 @@ def _cells(one: SenderStatus, status: Status) -> Iterator[RenderableType]:
     yield moment(one.done_on, status.now)
 
 
-def _state(one: SenderStatus, status: Status) -> str:
-    if one.paused_until is not None:
-        until = moment(one.paused_until, status.now)
-        return plain(f"paused until {until}".replace("until until", "until") + f": {one.pause_reason}")
-    state = told_state(one)
-    if state == "limited" and one.budget is not None:
-        return f"full until {moment(one.budget.next_free_on, status.now)}"
-    return {"full-speed": "full speed", "near": "near its limit", "unknown": "budget unknown"}.get(state, state)
+def state(one: SenderStatus, status: Status) -> Text:
+    """Write whose turn it is: red is what needs a person, yellow what ends by itself, green what goes out."""
+    if one.turn.code not in _IN_BUDGET:
+        return Text(plain(one.turn.text), style="red" if one.turn.needs_person else "yellow")
+    told = told_state(one)
+    text = _BUDGETS[told]
+    if told == "limited" and one.budget is not None:
+        text += f" until {moment(one.budget.next_free_on, status.now)}"
+    return Text(text, style="green" if told in {"ok", "full-speed"} else "yellow")
 
 
 def bar(window: WindowView, budget: Budget) -> RenderableType:

@@ -20,6 +20,7 @@ from rqmail.errors import (
     MailRejectedError,
     MailThrottledError,
     MailTransientError,
+    PauseCause,
 )
 from rqmail.mailers.http.provider_text import one_line
 from rqmail.mailers.http.retry_after import parse_retry_after
@@ -119,6 +120,17 @@ _WORDS_BY_CODE = {
     "errorinvalidrecipients": "A recipient's address is not valid",
     "errorvirusdetected": "Exchange found a virus in the mail",
 }
+#: What the mailbox is paused for, where its code tells more than that it cannot send.
+_CAUSE_BY_CODE: dict[str, PauseCause] = {
+    "errorexceededmessagelimit": "quota",
+    "errorsubmissionquotaexceeded": "quota",
+    "errormessagesubmissionblocked": "blocked",
+    "errorquotaexceeded": "mailbox-full",
+    "errorinvaliduser": "not-found",
+    "resourcenotfound": "not-found",
+    "request_resourcenotfound": "not-found",
+    "mailboxnotenabledforrestapi": "not-found",
+}
 _BLOCKED_AS_SPAMMER = re.compile(r"(?<![\d.])5\.1\.8(?![\d.]*\d)|bad outbound sender", re.IGNORECASE)
 _SALVAGED_CODE = re.compile(r'\A\s*\{\s*"error"\s*:\s*\{\s*"code"\s*:\s*"([A-Za-z0-9_.:-]{1,100})"')
 
@@ -153,9 +165,12 @@ def error_for_answer(status: int, headers: Mapping[str, str], body: bytes, now: 
             request_id=request_id,
             client_request_id=client_request_id,
         )
-    return _CLASSES[meaning](
+    error = _CLASSES[meaning](
         text, status=status, code=problem.code, request_id=request_id, client_request_id=client_request_id
     )
+    if meaning is _Meaning.UNAVAILABLE:
+        error.pause_cause = _cause(status, problem)
+    return error
 
 
 def read_problem(body: bytes) -> GraphProblem:
@@ -222,6 +237,22 @@ def _by_code(code: str | None) -> _Meaning | None:
     return next((meaning for prefix, meaning in _BY_CODE_PREFIX.items() if lowered.startswith(prefix)), None)
 
 
+def _own_code(problem: GraphProblem) -> str:
+    return ((problem.code if _by_code(problem.code) else problem.inner_code) or "").lower()
+
+
+def _cause(status: int, problem: GraphProblem) -> PauseCause:
+    """Say what a mailbox that cannot send is paused for."""
+    code = _own_code(problem)
+    if _BLOCKED_AS_SPAMMER.search(problem.message) or code.startswith("erroraccountsuspend"):
+        return "blocked"
+    if "raop" in problem.message.lower():
+        return "policy"
+    if status == 507:
+        return "mailbox-full"
+    return _CAUSE_BY_CODE.get(code, "not-found" if status == 404 else "unavailable")
+
+
 def _words(status: int, meaning: _Meaning, problem: GraphProblem) -> str:
     """Say what happened in a sentence a person can act on, with the provider's own message, addresses left out."""
     if _BLOCKED_AS_SPAMMER.search(problem.message):
@@ -235,7 +266,6 @@ def _words(status: int, meaning: _Meaning, problem: GraphProblem) -> str:
     elif status == 507:
         words = _WORDS_BY_CODE["errorquotaexceeded"]
     else:
-        own_code = problem.code if _by_code(problem.code) else problem.inner_code
-        words = _WORDS_BY_CODE.get((own_code or "").lower(), meaning.value)
+        words = _WORDS_BY_CODE.get(_own_code(problem), meaning.value)
     said = one_line(problem.message)
     return f"{words} ({problem.code or 'no code'}, status {status})" + (f": {said}" if said else "")

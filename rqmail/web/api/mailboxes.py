@@ -35,6 +35,7 @@ class Mailbox(ApiModel):
     limits_after_recipients_per_day: int | None
     paused_until: datetime | None
     pause_reason: str | None
+    paused_by: str | None
     created_on: datetime
     changed_on: datetime
     #: What Microsoft said about it when it was last asked; left out by operations that do not ask.

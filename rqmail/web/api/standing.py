@@ -36,6 +36,16 @@ class BudgetNow(ApiModel):
     waits_for: Literal["minute", "day", "in_flight", "paused"] | None
 
 
+class TurnNow(ApiModel):
+    """Whose turn it is: what the sender's mail waits for, and whether that ends only when a person does something."""
+
+    code: str
+    text: str
+    needs_person: bool
+    until: datetime | None
+    by: str | None
+
+
 class SenderNow(ApiModel):
     """How a sender stands: what waits and what for, in one sentence too; when it will be done; what budget is left."""
 
@@ -51,6 +61,9 @@ class SenderNow(ApiModel):
     next_on: datetime | None
     done_on: datetime | None
     explanation: str
+    turn: TurnNow
     budget: BudgetNow | None
     paused_until: datetime | None
     pause_reason: str | None
+    pause_cause: str | None
+    paused_by: str | None

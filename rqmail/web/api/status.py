@@ -30,7 +30,21 @@ class ProblemNow(ApiModel):
     """Something a person should know: an error keeps mail from going out, a warning does not."""
 
     level: Literal["error", "warning"]
+    code: str
     text: str
+    sender: str | None
+    waiting: int
+
+
+class CauseNow(ApiModel):
+    """Problems that have one cause: told together, with the mail that waits for its end and what each says."""
+
+    level: Literal["error", "warning"]
+    code: str
+    text: str
+    waiting: int
+    senders: list[str]
+    texts: list[str]
 
 
 class StatusNow(ApiModel):
@@ -47,6 +61,7 @@ class StatusNow(ApiModel):
     oldest_waiting_on: datetime | None
     redis: Literal["ok", "unreachable", "misconfigured"]
     problems: list[ProblemNow]
+    causes: list[CauseNow]
 
 
 @blueprint.get("")

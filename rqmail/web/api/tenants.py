@@ -36,6 +36,7 @@ class Tenant(ApiModel):
     has_sendgrid_api_key: bool
     paused_until: datetime | None
     pause_reason: str | None
+    paused_by: str | None
     created_on: datetime
     changed_on: datetime
     #: What its provider said about it when it was last asked; left out by operations that do not ask.

@@ -33,7 +33,7 @@ def overview() -> str:
             (worker for worker in status.workers if {MAIL, MAIL_HIGH} & set(worker.queues)),
             key=lambda worker: worker.name,
         ),
-        problems=problems.lines(status.problems),
+        causes=status.causes,
         not_ready=problems.unsaid(checks, status.problems),
         scheduler_alive=any(check.ok for check in checks if check.name == "ticks"),
         busiest=sorted(

@@ -41,6 +41,7 @@ WHY: Final[dict[str, str]] = {
     "no-worker": gettext_noop("no worker listens for mail; start rqmail worker."),
     "redis-refuses": gettext_noop("Redis refuses us: %(detail)s"),
     "redis-away": gettext_noop("Redis cannot be reached: %(detail)s"),
+    "sender-paused-by": gettext_noop("%(name)s is paused by %(by)s %(until)s (%(reason)s); %(waiting)s."),
     "sender-paused": gettext_noop("%(name)s is paused %(until)s (%(reason)s); %(waiting)s."),
 }
 
@@ -85,6 +86,11 @@ def has_words(sentence: Sentence) -> bool:
 def _said(sentence: Sentence) -> Markup:
     if sentence.code in _COUNTED:
         return say_count(_COUNTED[sentence.code], sentence.values["number"])
+    if sentence.code == "senders-held":
+        held = sentence.values
+        waiting = say_count(words.MESSAGES_WAITING, held["waiting"])
+        reason = held["reason"] or say("no reason given")
+        return say_count(words.SENDERS_HELD, held["number"], reason=reason, waiting=waiting)
     if sentence.code not in _TEXTS:
         return escape(str(sentence))
     values = dict(sentence.values)

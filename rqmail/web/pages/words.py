@@ -6,7 +6,7 @@ from typing import Final
 
 from flask_babel import LazyString, lazy_gettext, lazy_pgettext
 
-from rqmail.web.pages.language import Counted, counted
+from rqmail.web.pages.language import Counted, counted, gettext_noop
 
 Words = dict[str, LazyString]
 
@@ -120,6 +120,27 @@ STATES: Final[Words] = {
     "unknown": lazy_gettext("Unknown"),
 }
 
+#: Whose turn it is, where a sender's mail waits for more than its budget; ``by`` and ``provider`` fill it in.
+TURNS: Final[dict[str, str]] = {
+    "redis": gettext_noop("Redis is away"),
+    "nobody": gettext_noop("Nobody carries mail"),
+    "paused-by-person": gettext_noop("Paused by %(by)s"),
+    "paused": gettext_noop("Paused"),
+    "throttled": gettext_noop("Throttled by %(provider)s"),
+    "quota": gettext_noop("Provider's sending limit reached"),
+    "credits": gettext_noop("Provider's credits used up"),
+    "mailbox-full": gettext_noop("Mailbox full"),
+    "blocked": gettext_noop("Blocked by the provider"),
+    "not-found": gettext_noop("Mailbox not found"),
+    "policy": gettext_noop("Kept out by an access policy"),
+    "sender-refused": gettext_noop("Sender refused"),
+    "unavailable": gettext_noop("Mailbox cannot send"),
+    "sign-in": gettext_noop("Sign-in refused"),
+    "rejecting": gettext_noop("Mail is rejected"),
+    "fault": gettext_noop("A fault of rqmail's own"),
+    "retrying": gettext_noop("To be tried again"),
+}
+
 #: Where a limit comes from.
 SOURCES: Final[Words] = {
     "default": lazy_gettext("default"),
@@ -162,6 +183,13 @@ WAITS: Final[Words] = {
     "auth": lazy_gettext("sign-in refused"),
     "mailbox-unavailable": lazy_gettext("mailbox unavailable"),
     "fault": lazy_gettext("a fault of our own"),
+    "time": lazy_gettext("its time has not come"),
+    "mailbox": lazy_gettext("its sender does not exist any more"),
+    "redis": lazy_gettext("Redis is away"),
+    "nobody": lazy_gettext("no scheduler or worker is at work"),
+    "too-large": lazy_gettext("too many recipients for a whole day: it will fail"),
+    "line": lazy_gettext("others go before it"),
+    "dispatch": lazy_gettext("the next dispatch takes it"),
 }
 
 #: How an attempt ended.

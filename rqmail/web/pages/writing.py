@@ -12,7 +12,7 @@ from flask_babel import LazyString, get_locale
 from markupsafe import Markup, escape
 
 from rqmail.insight.jsonable import as_json
-from rqmail.insight.standing import WindowView, level, told_state
+from rqmail.insight.standing import Turn, WindowView, level, pause_end, told_state
 from rqmail.models.message import MessageStatus
 from rqmail.web.context import application, principal
 from rqmail.web.pages import words
@@ -20,9 +20,6 @@ from rqmail.web.pages.language import say, write_number
 
 #: How a moment looks where values are kept as JSON.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-
-#: A pause that ends no sooner was made to last until somebody ends it.
-_ENDLESS = timedelta(days=182)
 
 
 def install(pages: Blueprint) -> None:
@@ -42,6 +39,7 @@ def install(pages: Blueprint) -> None:
         ("told", write_told),
         ("level", level),
         ("state", told_state),
+        ("turn", write_turn),
         ("percent", percent),
     ):
         pages.add_app_template_filter(write, name)
@@ -78,6 +76,13 @@ def write_duration(length: timedelta) -> str:
     return format_timedelta(length, threshold=2, format="short", locale=get_locale())
 
 
+def write_turn(turn: Turn) -> Markup:
+    """Say whose turn it is."""
+    values = turn.text.values
+    by, provider = values.get("by") or say("a person"), values.get("provider")
+    return say(words.TURNS[turn.code], by=by, provider=say("the provider") if provider == "the provider" else provider)
+
+
 def write_wait(waiting_for: str | None) -> str | LazyString:
     """Say what a message waits for; a reason nobody has words for is shown as it is."""
     return say("waits for its turn") if waiting_for is None else words.WAITS.get(waiting_for, waiting_for)
@@ -110,7 +115,7 @@ def write_told(value: str) -> str | Markup:
 
 def is_endless(paused_until: datetime) -> bool:
     """Say whether a pause lasts until somebody ends it."""
-    return paused_until - application().clock() > _ENDLESS
+    return pause_end(paused_until, application().clock()) is None
 
 
 def percent(window: WindowView) -> int:

@@ -42,7 +42,7 @@ def test_the_installation_is_checked_at_every_look_and_says_what_to_do(admin, be
     assert english["Redis"].startswith("OK | Reached")
     assert english["Senders"].startswith("Warning | Nobody may send yet | Add one")
     assert english["Scheduler"].startswith("Error | No dispatch has run today")
-    assert "| Start rqmail worker, or rq worker -j rqmail.queues.MailJob -u redis://" in english["Workers"]
+    assert "| Start rqmail worker, or rq worker -c rqmail.rqconfig -j rqmail.queues.MailJob" in english["Workers"]
     assert "<code>rqmail init</code>" in admin.look("/ui/doctor")
     dutch = rows(beheerder.look("/ui/doctor"))
     assert dutch["Instellingen"] == "In orde | Alle variabelen RQMAIL_* zijn geldig | –"

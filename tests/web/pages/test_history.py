@@ -8,6 +8,7 @@ from datetime import timedelta
 from rqmail.administration import messages
 from rqmail.models.base import pooled_connection
 from rqmail.models.history import line
+from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Attempt, Event, Message, MessageStatus
 from support.messages import new_message, reloaded
 
@@ -60,6 +61,7 @@ def test_a_page_tells_one_dated_history_from_who_handed_it_in_to_who_decided(adm
 
 def test_a_fault_of_our_own_is_told_in_words(beheerder, clock):
     with pooled_connection():
+        SystemMailbox.create(key="news", address="news@x.nl", created_on=clock(), changed_on=clock())
         [message_id] = Message.submit([new_message()], clock())
         attempt = Attempt(at=clock().isoformat(), outcome="fault", duration_ms=1)
         later = clock() + timedelta(hours=1)

@@ -86,7 +86,8 @@ def _turn(
     code: TurnCode, now: datetime, until: datetime | None = None, *, reason: str = "", provider: str = ""
 ) -> Turn:
     called, needs_person = _MEANS[code]
-    text = called.format(provider=provider) + ("" if until is None else f" {until_when(until, now)}")
+    ends = "" if until is None else f" {until_when(until, now)}"
+    text = called.format(provider=provider) + (ends.replace(" until ", " at ", 1) if code == "retrying" else ends)
     text += f": {reason}" if reason else ""
     said = Sentence(f"turn-{code}", text, until=until, reason=reason, provider=provider)
     return Turn(code, said, needs_person, until)

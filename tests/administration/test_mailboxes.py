@@ -8,6 +8,7 @@ from rqmail.administration.mailboxes import Mailboxes
 from rqmail.administration.tenants import Tenants
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.draft import Draft, Intake
+from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
@@ -157,3 +158,13 @@ def test_a_sender_with_mail_on_its_way_is_not_deleted(mailboxes, tenants, clock)
     mailboxes.delete("news")
     tenants.delete("acme")
     assert mailboxes.all() == tenants.all() == []
+
+
+def test_who_paused_a_mailbox_is_kept_with_the_pause_and_gone_with_it(mailboxes, limiter, clock):
+    mailboxes.add("news", "news@x.nl")
+    mailboxes.pause("news", reason="kermis", duration=timedelta(hours=1), by="sanne")
+    row = SystemMailbox.get(SystemMailbox.key == "news")
+    assert (row.paused_by, limiter.usage({"news@x.nl": RateLimits()})["news@x.nl"].paused_by) == ("sanne", "sanne")
+    mailboxes.resume("news")
+    row = SystemMailbox.get(SystemMailbox.key == "news")
+    assert (row.paused_until, row.paused_by) == (None, None)

@@ -339,7 +339,14 @@ class Application:
         """How things stand."""
         from rqmail.insight.overview import Overview
 
-        return Overview(self.limiter, self.queues, self.clock, self._default_limits, pacing=self.settings.pacing)
+        return Overview(
+            self.limiter,
+            self.queues,
+            self.clock,
+            self._default_limits,
+            pacing=self.settings.pacing,
+            denied_last_hour=self.metrics.denied_last_hour,
+        )
 
     @_Part
     def waiting(self) -> Waiting:

@@ -127,8 +127,17 @@ class Metrics:
             for minute, counts in zip(minutes, found, strict=True)
         ]
 
-    def denied_last_hour(self) -> dict[str, dict[str, int]]:
-        """Answer how often the limiter denied each mailbox in the last sixty minutes, by reason."""
+    def denied_last_hour(self) -> dict[str, dict[str, int]] | None:
+        """Answer how often the limiter denied each mailbox in the last sixty minutes, by reason.
+
+        ``None`` while Redis cannot tell; asked in one round trip, however many mailboxes there are.
+        """
+        try:
+            return self._denied_last_hour()
+        except RedisError:
+            return None
+
+    def _denied_last_hour(self) -> dict[str, dict[str, int]]:
         pipe = self._redis.pipeline(transaction=False)
         for minute in _minutes_of_an_hour(self._clock()):
             pipe.hgetall(_minute_key(minute))

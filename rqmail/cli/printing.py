@@ -11,6 +11,7 @@ import click
 from rqmail.clock import utc_now
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.standing import SenderStatus
+from rqmail.terminal.board import denied
 from rqmail.terminal.tables import FittingTable, console, moment, plain
 
 if TYPE_CHECKING:  # what changes things brings the mailers with it, which most commands never need
@@ -94,5 +95,7 @@ def show_standing(status: SenderStatus, *, json_: bool) -> None:
     for name, window in (("minute", budget.per_minute), ("24 h", budget.recipients_per_day)):
         out.print(f"  {name:>7}: {window.used:,} of {window.limit:,} used, {window.remaining:,} left ({window.source})")
     out.print(f"  at once: {budget.in_flight} of {budget.in_flight_limit} in flight")
+    if status.denied_last_hour:
+        out.print(f"   denied: {denied(status.denied_last_hour)} in the last hour")
     if status.done_on is not None:
         out.print(f"     done: about {moment(status.done_on, utc_now())}")

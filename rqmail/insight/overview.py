@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -104,12 +104,14 @@ class Overview:
         defaults: RateLimits,
         *,
         pacing: Pacing = "even",
+        denied_last_hour: Callable[[], Mapping[str, Mapping[str, int]] | None] = lambda: None,
     ) -> None:
         self._limiter = limiter
         self._queues = queues
         self._clock = clock
         self._defaults = defaults
         self._pacing = pacing
+        self._denied_last_hour = denied_last_hour
         self._ended = Ended()
 
     @property
@@ -255,6 +257,7 @@ class Overview:
         self, known: dict[str, _Known], counted: dict[str, SenderCounts], machinery: Machinery, now: datetime
     ) -> dict[str, SenderStatus]:
         usages = self._limiter.usage({k.pause_key: k.limits or self._defaults for k in known.values()})
+        denied = self._denied_last_hour() if machinery.redis == "ok" else None
         shared: dict[str, Backlog] = {}
         pacings: defaultdict[str, list[Pacing]] = defaultdict(list)
         for name, sender in known.items():
@@ -271,7 +274,10 @@ class Overview:
             counts_ = counted.get(name, SenderCounts())
             backlog = shared[sender.budget_key] if sender.budget_key else Backlog()
             pacing = tighter(pacings[sender.budget_key]) if sender.budget_key else sender.pacing
-            found[name] = _sender_status(sender, counts_, budget, pause, backlog, pacing, machinery, now)
+            status = _sender_status(sender, counts_, budget, pause, backlog, pacing, machinery, now)
+            if denied is not None and sender.budget_key:
+                status = replace(status, denied_last_hour=dict(denied.get(sender.budget_key, {})))
+            found[name] = status
         return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -146,6 +147,8 @@ class SenderStatus:
     pause_reason: str | None = None
     pause_cause: PauseCause | None = None
     paused_by: str | None = None
+    #: How often the limiter denied its mailbox in the last hour, by reason; ``None`` where nobody can tell.
+    denied_last_hour: Mapping[str, int] | None = None
 
 
 def told_state(sender: SenderStatus) -> State | Literal["full-speed"]:

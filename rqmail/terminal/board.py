@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -70,9 +70,9 @@ def machinery(status: Status) -> Text:
 def senders(status: Status) -> FittingTable:
     """Draw one row for each mailbox, and for each tenant that has mail or a budget."""
     shown = table(
-        "sender", "state", "sent", "waiting", "deferred", "minute", "24 h", "in flight", "done about",
-        right=("sent", "waiting", "deferred"), folds=("state",),
-        drops=("in flight", "deferred", "sent", "done about", "waiting"),
+        "sender", "state", "sent", "waiting", "deferred", "denied/h", "minute", "24 h", "in flight", "done about",
+        right=("sent", "waiting", "deferred", "denied/h"), folds=("state",),
+        drops=("denied/h", "in flight", "deferred", "sent", "done about", "waiting"),
     )  # fmt: skip
     rows = [(f"mailbox:{key}", one) for key, one in status.mailboxes.items()]
     rows += [(f"tenant:{key}", one) for key, one in status.tenants.items()]
@@ -88,6 +88,7 @@ def _cells(one: SenderStatus, status: Status) -> Iterator[RenderableType]:
     yield f"{one.messages['SENT']:,}"
     yield f"{one.waiting:,}"
     yield f"{one.deferred:,}"
+    yield denied(one.denied_last_hour)
     if one.budget is None:
         yield from ("", "", "")
     else:
@@ -96,6 +97,12 @@ def _cells(one: SenderStatus, status: Status) -> Iterator[RenderableType]:
         in_flight = "?" if one.budget.in_flight is None else one.budget.in_flight
         yield f"{in_flight}/{one.budget.in_flight_limit}"
     yield moment(one.done_on, status.now)
+
+
+def denied(reasons: Mapping[str, int] | None) -> str:
+    """Write how often the limiter denied a mailbox, by reason, most first; nothing where it did not."""
+    most_first = sorted((reasons or {}).items(), key=lambda one: -one[1])
+    return ", ".join(f"{number:,} {reason}" for reason, number in most_first)
 
 
 def state(one: SenderStatus, status: Status) -> Text:

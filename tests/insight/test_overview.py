@@ -17,7 +17,7 @@ from rqmail.models.message import Message, MessageStatus
 from rqmail.queues import MailQueues, WorkerState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
-from rqmail.terminal.board import bar
+from rqmail.terminal.board import bar, denied
 from rqmail.ticks import Timetable
 from rqmail.vault import SecretBox
 
@@ -69,6 +69,22 @@ def submit(mailboxes, clock):
         return intake.submit_all([draft] * number)
 
     return submit
+
+
+def test_how_often_a_mailbox_was_denied_in_the_last_hour_is_told_by_reason(mailboxes, limiter, queues, clock):
+    told = {"news@x.nl": {"minute": 3, "day": 1}}
+    asked = []
+    overview = Overview(limiter, queues, clock, DEFAULTS, denied_last_hour=lambda: asked.append(1) or told)
+    status = overview.status()
+    assert {key: one.denied_last_hour for key, one in status.mailboxes.items()} == {
+        "news": {"minute": 3, "day": 1},
+        "post": {},
+    }
+    assert as_json(status)["mailboxes"]["news"]["deniedLastHour"] == {"minute": 3, "day": 1}
+    assert len(asked) == 1, "one round trip, however many mailboxes"
+    assert denied(status.mailboxes["news"].denied_last_hour) == "3 minute, 1 day"
+    unknown = Overview(limiter, queues, clock, DEFAULTS, denied_last_hour=lambda: None).mailbox("news")
+    assert unknown.denied_last_hour is None
 
 
 def test_every_status_is_counted_over_all_and_by_sender(overview, submit, clock):

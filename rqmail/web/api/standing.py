@@ -67,3 +67,4 @@ class SenderNow(ApiModel):
     pause_reason: str | None
     pause_cause: str | None
     paused_by: str | None
+    denied_last_hour: dict[str, int] | None

@@ -120,6 +120,14 @@ STATES: Final[Words] = {
     "unknown": lazy_gettext("Unknown"),
 }
 
+#: What the limiter denied a place for.
+DENIED: Final[Words] = {
+    "minute": lazy_gettext("for the minute"),
+    "day": lazy_gettext("for the day"),
+    "paused": lazy_gettext("during a pause"),
+    "in_flight": lazy_gettext("for too many at once"),
+}
+
 #: Whose turn it is, where a sender's mail waits for more than its budget; ``by`` and ``provider`` fill it in.
 TURNS: Final[dict[str, str]] = {
     "redis": gettext_noop("Redis is away"),

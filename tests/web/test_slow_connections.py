@@ -94,11 +94,11 @@ def test_a_request_that_trickles_in_is_silence_and_one_that_keeps_coming_is_not(
     began = time.time()
     trickling = connect(port, b"GET / HTTP/1.1\r\n")
     uploading = connect(port, b"PUT / HTTP/1.1\r\nContent-Length: 400000\r\n\r\n" + b"x" * 300_000)
-    wait_for(lambda: sum(one.request is not None for one in server.active_channels.values()) == 2)
+    wait_for(lambda: sum(one.request is not None for one in list(server.active_channels.values())) == 2)
     monkeypatch.setattr(channels, "now", lambda: began + 15)
     trickling.sendall(b"X")  # a byte now and then, as late as it may be
     uploading.sendall(b"x")
-    wait_for(lambda: max(one.last_activity for one in server.active_channels.values()) == began + 15)
+    wait_for(lambda: max(one.last_activity for one in list(server.active_channels.values())) == began + 15)
     assert is_answered(port)  # so that the other byte has been seen too
     server.maintenance(began + channels.SECONDS_TO_ASK + 5)
     server.trigger.pull_trigger()

@@ -159,7 +159,9 @@ class Sandbox:
             await runner.cleanup()
             for transport in idle:
                 if isinstance(transport, asyncio.Transport):
-                    transport.abort()  # a TLS goodbye would wait for the client
+                    # A TLS goodbye would wait for the client. Python before 3.11.4 cannot abort what is gone by now.
+                    with contextlib.suppress(AttributeError):
+                        transport.abort()
             await asyncio.sleep(0)
 
     def _stop_serving(self) -> None:

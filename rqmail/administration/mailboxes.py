@@ -20,9 +20,9 @@ from rqmail.clock import Clock
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.addresses import check_address
 from rqmail.models.base import pooled_connection, transaction
-from rqmail.models.mailbox import SystemMailbox
+from rqmail.models.mailbox import SenderCheck, SystemMailbox
 from rqmail.ratelimit.limiter import MailRateLimiter
-from rqmail.ratelimit.limits import mailbox_key
+from rqmail.ratelimit.limits import mailbox_key, own_limit
 
 #: Limits that hold until a moment end within this time: longer is for good.
 _LONGEST_EXCEPTION = timedelta(days=366)
@@ -160,6 +160,7 @@ class Mailboxes:
             _row(key)
             refuse_while_open(f"mailbox:{key}")
             SystemMailbox.delete().where(SystemMailbox.key == key).execute()
+            SenderCheck.delete().where(SenderCheck.sender == f"mailbox:{key}").execute()
 
     def pause(self, key: str, *, reason: str, duration: timedelta | None = None, by: str | None = None) -> MailboxView:
         """Send nothing from the mailbox for ``duration``, or until it is resumed; replaces an earlier pause.
@@ -200,8 +201,8 @@ class Mailboxes:
             return {"limits_until": until}  # what they go back to stays what it was before the first change
         return {
             "limits_until": until,
-            "limits_after_per_minute": row.rate_limit_per_minute,
-            "limits_after_recipients_per_day": row.rate_limit_recipients_per_day,
+            "limits_after_per_minute": own_limit(row.rate_limit_per_minute),
+            "limits_after_recipients_per_day": own_limit(row.rate_limit_recipients_per_day),
         }
 
     def _update(self, key: str, changes: dict[str, Any]) -> None:
@@ -216,8 +217,8 @@ class Mailboxes:
         return MailboxView(
             key=row.key,
             address=row.address,
-            rate_limit_per_minute=row.rate_limit_per_minute,
-            rate_limit_recipients_per_day=row.rate_limit_recipients_per_day,
+            rate_limit_per_minute=own_limit(row.rate_limit_per_minute),
+            rate_limit_recipients_per_day=own_limit(row.rate_limit_recipients_per_day),
             pacing=row.pacing,
             limits_until=row.limits_until,
             limits_after_per_minute=row.limits_after_per_minute,

@@ -21,7 +21,7 @@ from rqmail.delivery.senders import budget_key_of
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.addresses import check_address
 from rqmail.models.base import pooled_connection, transaction
-from rqmail.models.mailbox import Provider, TenantMailSetting
+from rqmail.models.mailbox import Provider, SenderCheck, TenantMailSetting
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.vault import SecretBox
 
@@ -97,6 +97,7 @@ class Tenants:
             _row(key)
             refuse_while_open(f"tenant:{key}")
             TenantMailSetting.delete().where(TenantMailSetting.key == key).execute()
+            SenderCheck.delete().where(SenderCheck.sender == f"tenant:{key}").execute()
 
     def pause(self, key: str, *, reason: str, duration: timedelta | None = None, by: str | None = None) -> TenantView:
         """Send nothing of the tenant's mail for ``duration``, or until it is resumed; replaces an earlier pause.

@@ -186,7 +186,6 @@ def reset(key: str, *, json_: bool) -> None:
 def delete(key: str, *, json_: bool) -> None:
     """Remove a mailbox; refused while mail of it waits."""
     _changes().delete_mailbox(key)
-    application().checks.forget(f"mailbox:{key}")
     _done({"key": key}, f"Mailbox {key} was removed.", json_=json_)
 
 

@@ -121,7 +121,6 @@ def set_(
 def delete(key: str, *, json_: bool) -> None:
     """Remove a tenant; refused while mail of it waits."""
     application().changes.by(COMMAND_LINE).delete_tenant(key)
-    application().checks.forget(f"tenant:{key}")
     if json_:
         print_json({"key": key})
     else:

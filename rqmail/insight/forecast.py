@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from rqmail.insight.standing import Budget
 from rqmail.ratelimit.pacing import Pacing, gap_ms
 
 _MINUTE = timedelta(minutes=1)
@@ -23,6 +24,22 @@ class Backlog:
     def plus(self, messages: int, recipients: int) -> Backlog:
         """Answer this backlog and more."""
         return Backlog(self.messages + messages, self.recipients + recipients)
+
+
+def done_within(
+    budget: Budget, backlog: Backlog, now: datetime, *, paused_until: datetime | None, pacing: Pacing
+) -> datetime | None:
+    """Estimate when the last message leaves within a budget that is known, as :func:`backlog_done_on` does."""
+    day, minute = budget.recipients_per_day, budget.per_minute
+    return backlog_done_on(
+        backlog,
+        now,
+        next_free_on=budget.next_free_on,
+        paused_until=paused_until,
+        calls=(minute.limit, minute.remaining or 0),
+        recipients=(day.limit, day.remaining or 0),
+        pacing=pacing,
+    )
 
 
 def backlog_done_on(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from rqmail.clock import Clock, from_epoch_ms, monotonic
 from rqmail.errors import InvalidInputError, NotFoundError
+from rqmail.insight.configured import Configured, configured
 from rqmail.insight.explaining import explanation, problems, stopped
-from rqmail.insight.forecast import Backlog, backlog_done_on
+from rqmail.insight.forecast import Backlog, done_within
 from rqmail.insight.ranking import causes
 from rqmail.insight.readiness import machinery_of
 from rqmail.insight.standing import (
@@ -28,39 +29,17 @@ from rqmail.insight.standing import (
 )
 from rqmail.insight.turns import pause_of, turn_of
 from rqmail.models import counts
-from rqmail.models.base import pooled_connection
 from rqmail.models.counts import SenderCounts
-from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
 from rqmail.models.message import MessageStatus
 from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
-from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
+from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.pacing import Pacing, tighter
 from rqmail.ratelimit.usage import Usage, WindowUsage
 
 #: Counting the past may take a twentieth of a process's time; below this many seconds it is not worth a thought.
 _SHARE = 20
 _CHEAP_SECONDS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A sender as it is configured.
-
-    ``budget_key`` and ``limits`` only where the limiter counts it; pauses are kept under ``pause_key`` for all of them.
-    """
-
-    key: str
-    address: str | None
-    pause_key: str
-    budget_key: str | None = None
-    limits: RateLimits | None = None
-    overridden: tuple[bool, bool] = (False, False)
-    #: A person's pause, in the table.
-    pause: Pause | None = None
-    pacing: Pacing = "even"
-    #: What the provider is called, where it is known which one it is.
-    provider: str = "the provider"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +101,7 @@ class Overview:
     def status(self) -> Status:
         """Look at everything once."""
         now = self._clock()
-        known = self._known()
+        known = configured(self._defaults, self._pacing)
         counted = self._counted(now)
         machinery = machinery_of(self._limiter, self._queues)
         statuses = self._statuses(known, counted, machinery, now)
@@ -156,7 +135,7 @@ class Overview:
 
     def sender(self, name: str) -> SenderStatus:
         """Look at any sender: ``mailbox:KEY``, ``tenant:KEY`` or ``default``, or the key of one alone."""
-        known = self._known()
+        known = configured(self._defaults, self._pacing)
         found = (
             [name]
             if name in known
@@ -171,7 +150,7 @@ class Overview:
 
     def line(self, name: str) -> Line | None:
         """Look at what a sender's mail stands in line for, without counting it; ``None`` without such a sender."""
-        known = self._known()
+        known = configured(self._defaults, self._pacing)
         sender = known.get(name)
         if sender is None:
             return None
@@ -180,10 +159,11 @@ class Overview:
         shared = {n: k for n, k in known.items() if n == name or (mine and k.budget_key == mine)}
         usage = self._limiter.usage({sender.pause_key: sender.limits or self._defaults})[sender.pause_key]
         machinery = machinery_of(self._limiter, self._queues)
+        pause = pause_of(sender.pause, usage, now)
         return Line(
             senders=tuple(shared),
-            budget=_budget(sender, usage, pause_of(sender.pause, usage, now), now) if mine else None,
-            pause=pause_of(sender.pause, usage, now),
+            budget=_budget(sender, usage, pause, now) if mine else None,
+            pause=pause,
             pacing=tighter(one.pacing for one in shared.values()),
             redis=machinery.redis,
             still=tuple(stopped(machinery, now)),
@@ -195,7 +175,7 @@ class Overview:
 
     def _one(self, name: str) -> SenderStatus:
         now = self._clock()
-        known = self._known()
+        known = configured(self._defaults, self._pacing)
         if name not in known:
             kind, _, key = name.partition(":")
             raise NotFoundError(kind, key)
@@ -204,49 +184,6 @@ class Overview:
         shared = {n: k for n, k in known.items() if n == name or (mine and k.budget_key == mine)}
         return self._statuses(shared, self._counted(now), machinery_of(self._limiter, self._queues), now)[name]
 
-    def _known(self) -> dict[str, _Known]:
-        with pooled_connection():
-            mailboxes = list(SystemMailbox.select().order_by(SystemMailbox.key))
-            tenants = list(TenantMailSetting.select().order_by(TenantMailSetting.key))
-        known = {}
-        for row in mailboxes:
-            own = (row.rate_limit_per_minute, row.rate_limit_recipients_per_day)
-            known[f"mailbox:{row.key}"] = _Known(
-                row.key,
-                row.address,
-                mailbox_key(row.address),
-                mailbox_key(row.address),
-                resolve_limits(*own, defaults=self._defaults),
-                (bool(own[0] and own[0] > 0), bool(own[1] and own[1] > 0)),
-                _kept_pause(row),
-                row.pacing or self._pacing,
-                "Microsoft",
-            )
-        for tenant in tenants:
-            if tenant.provider == Provider.MICROSOFT_GRAPH.value and tenant.address:
-                key = mailbox_key(tenant.address)
-                known[f"tenant:{tenant.key}"] = _Known(
-                    tenant.key,
-                    tenant.address,
-                    key,
-                    key,
-                    self._defaults,
-                    pause=_kept_pause(tenant),
-                    pacing=self._pacing,
-                    provider="Microsoft",
-                )
-            else:
-                name = f"tenant:{tenant.key}"
-                known[name] = _Known(
-                    tenant.key,
-                    tenant.sendgrid_from,
-                    mailbox_key(name),
-                    pause=_kept_pause(tenant),
-                    provider="SendGrid" if tenant.provider == Provider.SENDGRID.value else "the provider",
-                )
-        known["default"] = _Known("default", None, "default")
-        return known
-
     def _counted(self, now: datetime) -> dict[str, SenderCounts]:
         counted = counts.open_by_sender(now)
         for name, by_status in self._ended.by_sender().items():
@@ -254,7 +191,7 @@ class Overview:
         return counted
 
     def _statuses(
-        self, known: dict[str, _Known], counted: dict[str, SenderCounts], machinery: Machinery, now: datetime
+        self, known: dict[str, Configured], counted: dict[str, SenderCounts], machinery: Machinery, now: datetime
     ) -> dict[str, SenderStatus]:
         usages = self._limiter.usage({k.pause_key: k.limits or self._defaults for k in known.values()})
         denied = self._denied_last_hour() if machinery.redis == "ok" else None
@@ -274,20 +211,11 @@ class Overview:
             counts_ = counted.get(name, SenderCounts())
             backlog = shared[sender.budget_key] if sender.budget_key else Backlog()
             pacing = tighter(pacings[sender.budget_key]) if sender.budget_key else sender.pacing
-            status = _sender_status(sender, counts_, budget, pause, backlog, pacing, machinery, now)
-            if denied is not None and sender.budget_key:
-                status = replace(status, denied_last_hour=dict(denied.get(sender.budget_key, {})))
-            found[name] = status
+            found[name] = _sender_status(sender, counts_, budget, pause, backlog, pacing, denied, machinery, now)
         return found
 
 
-def _kept_pause(row: SystemMailbox | TenantMailSetting) -> Pause | None:
-    if row.paused_until is None:
-        return None
-    return Pause(row.paused_until, row.pause_reason, "paused-by-person", row.paused_by)
-
-
-def _budget(sender: _Known, usage: Usage, pause: Pause | None, now: datetime) -> Budget:
+def _budget(sender: Configured, usage: Usage, pause: Pause | None, now: datetime) -> Budget:
     next_free = from_epoch_ms(usage.next_free_ms)
     return Budget(
         known=usage.known,
@@ -323,12 +251,13 @@ def _window(
 
 
 def _sender_status(
-    sender: _Known,
+    sender: Configured,
     counted: SenderCounts,
     budget: Budget | None,
     pause: Pause | None,
     shared: Backlog,
     pacing: Pacing,
+    denied: Mapping[str, Mapping[str, int]] | None,
     machinery: Machinery,
     now: datetime,
 ) -> SenderStatus:
@@ -339,15 +268,7 @@ def _sender_status(
             deferred += max(0, counted.due - _admitted(counted, budget))
         # While nothing dispatches or sends, no estimate is true.
         if counted.backlog and budget.known and machinery.redis == "ok" and not stopped(machinery, now):
-            done_on = backlog_done_on(
-                shared,
-                now,
-                next_free_on=budget.next_free_on,
-                paused_until=budget.paused_until,
-                calls=(budget.per_minute.limit, budget.per_minute.remaining or 0),
-                recipients=(budget.recipients_per_day.limit, budget.recipients_per_day.remaining or 0),
-                pacing=pacing,
-            )
+            done_on = done_within(budget, shared, now, paused_until=budget.paused_until, pacing=pacing)
     return SenderStatus(
         key=sender.key,
         address=sender.address,
@@ -367,6 +288,7 @@ def _sender_status(
         pause_reason=None if pause is None else pause.reason,
         pause_cause=None if pause is None else pause.cause,
         paused_by=None if pause is None else pause.by,
+        denied_last_hour=None if denied is None or not sender.budget_key else denied.get(sender.budget_key, {}),
     )
 
 

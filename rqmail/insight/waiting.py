@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rqmail.clock import Clock
-from rqmail.insight.forecast import Backlog, backlog_done_on
+from rqmail.insight.forecast import Backlog, done_within
 from rqmail.insight.overview import Line, Overview
 from rqmail.insight.standing import Budget, Sentence, pause_end
 from rqmail.models import backlog
@@ -105,15 +105,8 @@ def _expected(place: Place, before: backlog.Before, line: Line, now: datetime) -
     if not budget.known or place.recipients > budget.recipients_per_day.limit:
         return None
     whole = Backlog(before.messages + 1, before.recipients + place.recipients)
-    done = backlog_done_on(
-        whole,
-        now,
-        next_free_on=budget.next_free_on,
-        paused_until=paused,
-        calls=(budget.per_minute.limit, budget.per_minute.remaining or 0),
-        recipients=(budget.recipients_per_day.limit, budget.recipients_per_day.remaining or 0),
-        pacing=line.pacing if whole.messages > (budget.per_minute.remaining or 0) else "burst",
-    )
+    pacing = line.pacing if whole.messages > (budget.per_minute.remaining or 0) else "burst"
+    done = done_within(budget, whole, now, paused_until=paused, pacing=pacing)
     return None if done is None else max(start, done)
 
 

@@ -56,8 +56,8 @@ def resolve_limits(
 ) -> RateLimits:
     """Take a mailbox's own limits where they are positive, the defaults where they are empty or not."""
     return RateLimits(
-        per_minute=_positive_or(rate_limit_per_minute, defaults.per_minute),
-        recipients_per_day=_positive_or(rate_limit_recipients_per_day, defaults.recipients_per_day),
+        per_minute=own_limit(rate_limit_per_minute) or defaults.per_minute,
+        recipients_per_day=own_limit(rate_limit_recipients_per_day) or defaults.recipients_per_day,
         in_flight=defaults.in_flight,
     )
 
@@ -68,5 +68,6 @@ def mailbox_key(address: str) -> str:
     return without_unseen_edges(address).lower()
 
 
-def _positive_or(value: int | None, default: int) -> int:
-    return value if value is not None and value > 0 else default
+def own_limit(stored: int | None) -> int | None:
+    """Answer a mailbox's own limit; one of 0 or below, as the source's tables may have it, is none."""
+    return stored if stored is not None and stored > 0 else None

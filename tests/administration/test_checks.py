@@ -89,6 +89,16 @@ def test_a_mailbox_is_found_readable_and_its_check_is_kept_with_its_time(make, c
     assert application.checks.last("mailbox:news") is None
 
 
+def test_what_was_said_about_a_sender_goes_with_it(make):
+    application = make()
+    application.mailboxes.add("news", "news@x.nl")
+    application.tenants.add("acme", provider="sendgrid", sendgrid_from="a@x.nl")
+    application.checks.check_all(["mailbox:news", "tenant:acme"])
+    application.mailboxes.delete("news")
+    application.tenants.delete("acme")
+    assert application.checks.all() == {}
+
+
 def test_a_wrong_secret_names_the_setting_and_is_an_error(make):
     application = make(graph_client_secret="wrong")
     application.mailboxes.add("news", "news@x.nl")

@@ -168,3 +168,13 @@ def test_who_paused_a_mailbox_is_kept_with_the_pause_and_gone_with_it(mailboxes,
     mailboxes.resume("news")
     row = SystemMailbox.get(SystemMailbox.key == "news")
     assert (row.paused_until, row.paused_by) == (None, None)
+
+
+@pytest.mark.parametrize("stored", [0, -5])
+def test_a_limit_of_0_or_below_that_was_carried_over_is_shown_as_none_of_its_own(mailboxes, clock, stored):
+    mailboxes.add("news", "news@x.nl")
+    SystemMailbox.update(rate_limit_per_minute=stored, rate_limit_recipients_per_day=stored).execute()
+    view = mailboxes.get("news")
+    assert (view.rate_limit_per_minute, view.rate_limit_recipients_per_day) == (None, None)
+    assert mailboxes.set("news", rate_limit_per_minute=5, limits_until=clock() + timedelta(hours=1)) is not None
+    assert mailboxes.get("news").limits_after_per_minute is None

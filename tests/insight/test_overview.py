@@ -14,7 +14,7 @@ from rqmail.insight.overview import Ended, Overview
 from rqmail.insight.standing import WindowView, told_state
 from rqmail.intake.draft import Draft, Intake
 from rqmail.models.message import Message, MessageStatus
-from rqmail.queues import MailQueues, WorkerState
+from rqmail.queues import WorkerState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.terminal.board import bar, denied
@@ -22,29 +22,6 @@ from rqmail.ticks import Timetable
 from rqmail.vault import SecretBox
 
 DEFAULTS = RateLimits()
-
-
-class Queues(MailQueues):
-    """The real queues, with workers that are only said to be there."""
-
-    crew: list[WorkerState]
-
-    def workers(self) -> list[WorkerState]:
-        return self.crew
-
-
-@pytest.fixture
-def limiter(redis_client, clock):
-    return MailRateLimiter(redis_client, clock=clock)
-
-
-@pytest.fixture
-def queues(redis_client, clock):
-    queues = Queues(redis_client, clock, poll_seconds=1, job_timeout_seconds=60)
-    queues.crew = [WorkerState("w1", "idle", ("ticks", "mail-high", "mail"), clock())]
-    queues.end_dispatch(queues.begin_dispatch(5))
-    Timetable(redis_client, clock, 1).register()
-    return queues
 
 
 @pytest.fixture

@@ -11,35 +11,10 @@ from rqmail.insight.waiting import Wait, Waiting
 from rqmail.intake.draft import Draft, Intake
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, Priority
-from rqmail.queues import MailQueues, WorkerState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
-from rqmail.ticks import Timetable
 
 NEWS = RateLimits(per_minute=2, recipients_per_day=20)
-
-
-class Queues(MailQueues):
-    """The real queues, with workers that are only said to be there."""
-
-    crew: list[WorkerState]
-
-    def workers(self):
-        return self.crew
-
-
-@pytest.fixture
-def limiter(redis_client, clock):
-    return MailRateLimiter(redis_client, clock=clock)
-
-
-@pytest.fixture
-def queues(redis_client, clock):
-    queues = Queues(redis_client, clock, poll_seconds=1, job_timeout_seconds=60)
-    queues.crew = [WorkerState("w1", "idle", ("ticks", "mail-high", "mail"), clock())]
-    queues.end_dispatch(queues.begin_dispatch(5))
-    Timetable(redis_client, clock, 1).register()
-    return queues
 
 
 @pytest.fixture

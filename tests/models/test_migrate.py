@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rqmail.models import migrate as migrations
 from rqmail.models.base import db
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.migrate import migrate, pending
@@ -34,3 +35,24 @@ def test_limits_of_zero_and_below_can_be_carried_over_and_the_defaults_hold_in_t
         row = SystemMailbox.get(SystemMailbox.key == key)
         assert (row.rate_limit_per_minute, row.rate_limit_recipients_per_day) == (limit, limit)
         assert resolve_limits(row.rate_limit_per_minute, row.rate_limit_recipients_per_day) == RateLimits()
+
+
+def test_a_filled_table_keeps_its_rows_when_its_checks_of_limits_are_taken_away(tmp_path):
+    with bound("sqlite", f"sqlite:///{tmp_path}/old.db"):
+        runner = migrations._runner()
+        runner.up("0013_attachments")
+        now = START.isoformat()
+        db.execute_sql(
+            "INSERT INTO system_mailbox (key, address, rate_limit_per_minute, pacing, created_on, changed_on)"
+            f" VALUES ('news', 'news@x.nl', 7, 'even', '{now}', '{now}')"
+        )
+        before = db.execute_sql("SELECT * FROM system_mailbox").fetchall()
+        indexes = (
+            "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'system_mailbox' ORDER BY name"
+        )
+        had = db.execute_sql(indexes).fetchall()
+        runner.up("0014_limits_below_one")
+        assert db.execute_sql("SELECT * FROM system_mailbox").fetchall() == before
+        assert db.execute_sql(indexes).fetchall() == had
+        assert migrate()[0] == "0015_paused_by"
+        assert SystemMailbox.get().pacing == "even"

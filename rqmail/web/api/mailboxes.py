@@ -138,7 +138,6 @@ def set_mailbox(key: str, json: MailboxChanges) -> Any:
 def delete_mailbox(key: str) -> Any:
     """Remove a system mailbox; refused while mail of it waits or needs a decision."""
     changes().delete_mailbox(key)
-    application().checks.forget(f"mailbox:{key}")
     return {"done": True}
 
 

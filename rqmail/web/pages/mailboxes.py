@@ -177,7 +177,6 @@ def delete(key: str) -> Response:
     except ConflictError:
         flash(say("%(key)s cannot be deleted: mail of it waits, is being sent or needs a decision.", key=key), "error")
         return back(_ONE, key=key)
-    application().checks.forget(f"mailbox:{key}")
     flash(say("%(key)s was deleted.", key=key))
     return redirect(url_for(_LIST), HTTPStatus.SEE_OTHER)
 

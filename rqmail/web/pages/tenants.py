@@ -100,7 +100,6 @@ def delete(key: str) -> Response:
     except ConflictError:
         flash(say("%(key)s cannot be deleted: mail of it waits, is being sent or needs a decision.", key=key), "error")
         return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
-    application().checks.forget(f"tenant:{key}")
     flash(say("%(key)s was deleted.", key=key))
     return redirect(url_for("pages.tenants.list_tenants"), HTTPStatus.SEE_OTHER)
 

@@ -201,12 +201,11 @@ class Imports:
         now = self._clock()
         forgotten = [
             *importing.left_behind(ImportState.CHECKING, now),
-            *importing.finished_before(now - KEPT_ASIDE, ImportState.CHECKED),
+            *importing.checked_before(now - KEPT_ASIDE),
         ]
         for import_id in forgotten:
             importing.forget(import_id)
-        for import_id in importing.finished_before(now - KEPT_ASIDE, ImportState.REFUSED):
-            importing.drop_parts(import_id)
+        importing.drop_bad_rows(now - KEPT_ASIDE)
         stored, parts = 0, _PARTS_A_PASS
         for import_id in importing.left_behind(ImportState.STORING, now):
             while parts and (more := self._store_part(import_id, left_behind=True)) is not None:

@@ -105,6 +105,15 @@ def keep_bad_rows(import_id: str, number: int, rows: Sequence[Any], *, lease_unt
     _keep(import_id, number, rows, lease_until)
 
 
+def drop_bad_rows(moment: datetime) -> None:
+    """Drop the bad rows of files that were refused before then; what was found out about them stays."""
+    old = MessageImport.select(MessageImport.id).where(
+        MessageImport.state == _S.REFUSED.value, MessageImport.created_on < moment
+    )
+    with pooled_connection():
+        ImportPart.delete().where(ImportPart.import_.in_(old)).execute()
+
+
 def drop_parts(import_id: str) -> None:
     """Drop what has been kept aside."""
     with pooled_connection():
@@ -236,11 +245,11 @@ def left_behind(state: ImportState, now: datetime) -> list[str]:
         return [one.id for one in found.order_by(MessageImport.id)]
 
 
-def finished_before(moment: datetime, *states: ImportState) -> list[str]:
-    """List the imports in one of these states that were begun before then."""
+def checked_before(moment: datetime) -> list[str]:
+    """List the CHECKED imports, which nobody has had stored, that were begun before then."""
     with pooled_connection():
         found = MessageImport.select(MessageImport.id).where(
-            MessageImport.state.in_([state.value for state in states]), MessageImport.created_on < moment
+            MessageImport.state == _S.CHECKED.value, MessageImport.created_on < moment
         )
         return [one.id for one in found]
 

@@ -13,10 +13,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from rqmail.clock import Clock
-from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
+from rqmail.errors import ConflictError, InvalidInputError, NotFoundError, SettingsError
 from rqmail.models.access import ApiToken, EndedSession
 from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.mailbox import SystemMailbox
+from rqmail.settings import is_loopback
 
 #: The name under which the token from the settings acts; no named token may take it.
 ADMIN = "admin"
@@ -130,6 +131,22 @@ class Access:
             return True
         with pooled_connection():
             return any(self._is_valid(row) for row in ApiToken.select().where(ApiToken.revoked_on.is_null()))
+
+    def ensure_token(self, host: str) -> str | None:
+        """Let somebody sign in at a server on ``host``: answer a token for this process where none is configured.
+
+        Only loopback is served so: any other ``host`` raises ``SettingsError``. ``None`` where there is a token.
+        """
+        if self.is_configured():
+            return None
+        if not is_loopback(host):
+            raise SettingsError(
+                "RQMAIL_ADMIN_TOKEN",
+                None,
+                f"at least 16 characters, or a token made with `rqmail token create`, before listening on {host}; "
+                "without one only loopback (127.0.0.1, ::1) is served",
+            )
+        return self.issue_temporary()
 
     def issue_temporary(self) -> str:
         """Make an admin token that lives as long as this process, and answer it; the only place it is ever shown."""

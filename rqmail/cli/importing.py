@@ -22,10 +22,9 @@ from rqmail.cli.printing import json_option, print_json, print_table
 from rqmail.clock import utc_now
 from rqmail.insight.jsonable import as_json
 from rqmail.intake.bad_rows import BadRowsFile
-from rqmail.intake.columns import ERROR_COLUMN, naming_of
-from rqmail.intake.files import MAX_ERRORS_TOLD, BadRow, ImportReport, Reading, format_of
+from rqmail.intake.columns import ERROR_COLUMN
+from rqmail.intake.files import MAX_ERRORS_TOLD, BadRow, ImportReport, reading_of
 from rqmail.intake.importing import MOST_REMEMBERED
-from rqmail.intake.moments import local_time
 from rqmail.terminal.tables import console, moment, plain, table
 
 _SPOOLED = 8_000_000
@@ -93,13 +92,16 @@ def import_(
         return _undo(undo, json_=json_)
     assert file is not None  # noqa: S101 - one of the three is given
     app = application()
-    reading = Reading(
-        format_ or format_of(file),
-        encoding,
-        sheet,
-        naming_of(columns, ignore_others=ignore_other_columns),
-        local_time(timezone or app.settings.timezone, date_format),
-        "\t" if delimiter == "tab" else delimiter,
+    reading = reading_of(
+        file,
+        format_=format_,
+        encoding=encoding,
+        sheet=sheet,
+        columns=columns,
+        ignore_other_columns=ignore_other_columns,
+        timezone=timezone or app.settings.timezone,
+        date_format=date_format,
+        delimiter=delimiter,
     )
     with (
         _rewindable(file) as opened,

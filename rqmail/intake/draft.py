@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 
 import structlog
 
@@ -36,7 +35,6 @@ MAX_SUBJECT_LENGTH = 998
 #: Bytes of text and HTML together; Graph takes at most 4 MB a request, all wrapping included.
 MAX_BODY_BYTES = 3_000_000
 
-_BATCH = 1000
 _SENDER = "mailbox:KEY, tenant:KEY or default"
 _UNPRINTABLE_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
@@ -148,21 +146,17 @@ class Intake:
         self._contents.keep(one for message in messages for one in message.attachments)
 
     def store(self, messages: Iterable[NewMessage], on_stored: Callable[[int], None] = lambda _: None) -> None:
-        """Insert messages that have been checked, in batches and in one transaction.
+        """Keep the files of messages that have been checked, then insert the messages, in one transaction.
 
-        ``on_stored`` hears how many each batch added. What ``messages`` raises while it is read undoes everything.
+        ``on_stored`` hears in it how many there are; what it raises undoes everything.
         """
         now = self._clock()
-        urgent = False
         handed_in = list(messages)
         self.keep_files(handed_in)
-        waiting = iter(handed_in)
         with transaction():
-            while batch := list(islice(waiting, _BATCH)):
-                Message.submit(batch, now, self._who)
-                urgent = urgent or any(is_urgent(message, now) for message in batch)
-                on_stored(len(batch))
-        self.announce(urgent=urgent)
+            Message.submit(handed_in, now, self._who)
+            on_stored(len(handed_in))
+        self.announce(urgent=any(is_urgent(message, now) for message in handed_in))
 
     def announce(self, *, urgent: bool) -> None:
         """Say that messages wait: the ticks are kept on the schedule, and the next is asked for now when it is urgent.

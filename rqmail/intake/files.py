@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from rqmail.errors import InvalidInputError
-from rqmail.intake.columns import COLUMNS, Naming, is_blank, values_of
+from rqmail.intake.columns import COLUMNS, Naming, is_blank, naming_of, values_of
 from rqmail.intake.documents import json_rows
 from rqmail.intake.draft import Checks, Draft
 from rqmail.intake.encodings import find_encoding, lines_of
-from rqmail.intake.moments import LocalTime
+from rqmail.intake.moments import LocalTime, local_time
 from rqmail.intake.recipients import same_person
 from rqmail.intake.sheets import is_sheet, sheet_rows
 from rqmail.intake.tables import find_dialect, rows
@@ -38,6 +38,32 @@ class Reading:
     naming: Naming = field(default_factory=Naming)
     local_time: LocalTime = field(default_factory=LocalTime)
     delimiter: str | None = None
+
+
+def reading_of(
+    name: str,
+    *,
+    format_: Format | None,
+    encoding: str | None,
+    sheet: str | None,
+    columns: Sequence[str],
+    ignore_other_columns: bool,
+    timezone: str | None,
+    date_format: str | None,
+    delimiter: str | None,
+) -> Reading:
+    """Answer how the file ``name`` is to be read, as it is typed: columns as ``to=E-mail``, a delimiter as ``tab``.
+
+    Raises ``InvalidInputError`` naming what cannot be used.
+    """
+    return Reading(
+        format_ or format_of(name),
+        encoding,
+        sheet,
+        naming_of(columns, ignore_others=ignore_other_columns),
+        local_time(timezone, date_format),
+        "\t" if delimiter == "tab" else delimiter,
+    )
 
 
 @dataclass(frozen=True, slots=True)

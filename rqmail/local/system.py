@@ -18,7 +18,7 @@ from rqmail.errors import RqmailError
 from rqmail.local.children import Children
 from rqmail.local.folder import RunFolder
 from rqmail.local.ports import answers_ping, free_port, is_free, listens
-from rqmail.queues import WORKER_QUEUES
+from rqmail.queues import JOB_CLASS, WORKER_QUEUES
 from rqmail.sandbox.client import SandboxControl
 from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID
 from rqmail.settings import Settings
@@ -103,7 +103,7 @@ class LocalSystem:
         rq = Path(sys.executable).with_name("rq")
         stock = str(rq) if rq.exists() else (shutil.which("rq") or "rq")
         for name in _WORKERS:
-            command = [stock, "worker", "-j", "rqmail.queues.MailJob", "-u", settings.redis_url, *WORKER_QUEUES]
+            command = [stock, "worker", "-j", JOB_CLASS, "-u", settings.redis_url, *WORKER_QUEUES]
             self._start(name, command, environment)
         if find_spec("flask") is not None and find_spec("waitress") is not None and find_spec("rqmail.web") is not None:
             port = self._web_port if self._web_port and is_free(self._web_port) else free_port()

@@ -60,6 +60,11 @@ class MailFile:
     is_inline: bool = False
     content_id: str | None = None
 
+    def read(self) -> bytes:
+        """Answer all of its bytes: for what fits into one request."""
+        with self.open() as opened:
+            return opened.read()
+
 
 @dataclass(frozen=True, slots=True)
 class Mail:

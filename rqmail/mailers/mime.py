@@ -34,7 +34,7 @@ def as_mime(mail: Mail, sender: Address) -> bytes:
         _set_html(message, mail.html, mail)
     for file in mail.files:
         if file.content_id is None:
-            message.add_attachment(_bytes(file), *_kind(file), filename=file.name)
+            message.add_attachment(file.read(), *_kind(file), filename=file.name)
     return message.as_bytes()
 
 
@@ -47,12 +47,7 @@ def _set_html(message: EmailMessage, html: str, mail: Mail) -> None:
     body = message.get_body(("html",)) or message
     for file in mail.files:
         if file.content_id is not None:
-            body.add_related(_bytes(file), *_kind(file), cid=f"<{file.content_id}>", filename=file.name)
-
-
-def _bytes(file: MailFile) -> bytes:
-    with file.open() as opened:
-        return opened.read()
+            body.add_related(file.read(), *_kind(file), cid=f"<{file.content_id}>", filename=file.name)
 
 
 def _kind(file: MailFile) -> tuple[str, str]:

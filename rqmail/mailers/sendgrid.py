@@ -212,8 +212,7 @@ def _marks(mail: Mail, sender: Address) -> dict[str, str]:
 
 
 def _attachment(file: MailFile) -> dict[str, str]:
-    with file.open() as opened:
-        content = base64.b64encode(opened.read()).decode("ascii")
+    content = base64.b64encode(file.read()).decode("ascii")
     told = {"content": content, "type": file.content_type, "filename": file.name, "disposition": "attachment"}
     if file.content_id is not None:
         told |= {"disposition": "inline", "content_id": file.content_id}

@@ -24,8 +24,7 @@ class ConsoleMailer:
 
     def send(self, mail: Mail) -> Receipt:
         """Write ``mail``; bytes of files are left out."""
-        if mail.permit is not None:
-            mail.permit.take()
+        _begin(mail)
         text = as_mime(replace(mail, files=()), self.sender).decode("utf-8", errors="replace")
         files = "".join(f"[{one.name}, {one.content_type}, {one.size:,} bytes]\n" for one in mail.files)
         sys.stdout.write(f"{'-' * 40}\n{text}{files}")
@@ -42,8 +41,7 @@ class FolderMailer:
 
     def send(self, mail: Mail) -> Receipt:
         """Write ``mail``; a folder that cannot be written to is tried again later."""
-        if mail.permit is not None:
-            mail.permit.take()
+        _begin(mail)
         path = self.folder / f"{mail.id}.eml"
         unfinished = path.with_suffix(f".{os.getpid()}.part")
         try:
@@ -57,6 +55,12 @@ class FolderMailer:
         return Receipt(status=202)
 
 
+def _begin(mail: Mail) -> None:
+    """Take the permit, as a request does directly before it is written."""
+    if (begin := mail.before_writing) is not None:
+        begin()
+
+
 @dataclass(frozen=True, slots=True)
 class RedirectingMailer:
     """Sends every mail to one address, with the recipients it was meant for in the subject and in a header."""
@@ -67,7 +71,8 @@ class RedirectingMailer:
     def send(self, mail: Mail) -> Receipt:
         """Send ``mail`` there, and nowhere else."""
         meant = [one.address for one in (*mail.to, *mail.cc, *mail.bcc)]
-        named = ", ".join(meant[:_NAMED_IN_SUBJECT]) + (f" and {len(meant) - 3} more" if len(meant) > 3 else "")
+        more = len(meant) - _NAMED_IN_SUBJECT
+        named = ", ".join(meant[:_NAMED_IN_SUBJECT]) + (f" and {more} more" if more > 0 else "")
         return self.inner.send(
             replace(
                 mail,

@@ -8,7 +8,6 @@ import signal
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import structlog
 
@@ -43,19 +42,16 @@ def serve(
     nobody, ``SettingsError``.
     """
     settings = application.settings
-    certificate = _certificate(settings.smtp_certificate, settings.smtp_key)
+    file = settings.smtp_certificate
+    certificate = None if file is None else Certificate(file, settings.smtp_key)
     if certificate is None and implicit_tls:
         raise SettingsError("RQMAIL_SMTP_CERTIFICATE", None, "a PEM file, for TLS from the first byte on")
     if certificate is None and not settings.smtp_trusted and not is_loopback(host):
         raise SettingsError(
             "RQMAIL_SMTP_CERTIFICATE", None, f"a PEM file, before listening on {host}: tokens are taken over TLS only"
         )
-    if not application.access.is_configured():
-        if not is_loopback(host):
-            raise SettingsError(
-                "RQMAIL_ADMIN_TOKEN", None, f"a token made with `rqmail token create`, before listening on {host}"
-            )
-        token = application.access.issue_temporary()
+    token = application.access.ensure_token(host)
+    if token is not None:
         print(f"No token is configured; until this process ends, the password is {token}")  # noqa: T201
     # The library logs every command at these levels, with the addresses in it.
     logging.getLogger("mail").setLevel(logging.CRITICAL)
@@ -142,7 +138,3 @@ class Server:
                 if not (patient and one.is_taking_a_mail) and one.transport is not None:
                     one.transport.close()
             await asyncio.sleep(0.05)
-
-
-def _certificate(certificate: Path | None, key: Path | None) -> Certificate | None:
-    return None if certificate is None else Certificate(certificate, key)

@@ -46,6 +46,12 @@ def principal() -> Principal | None:
     return found
 
 
+def may_send_from(sender: str) -> bool:
+    """Say whether the one who is asking may hand in mail of a sender."""
+    asking = principal()
+    return asking is not None and asking.may_send_from(sender)
+
+
 def who() -> str:
     """Answer the name under which the one who is asking is written down."""
     found = principal()

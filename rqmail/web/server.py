@@ -9,7 +9,6 @@ import structlog
 import waitress
 
 from rqmail.bootstrap import Application
-from rqmail.errors import SettingsError
 from rqmail.settings import is_loopback
 from rqmail.web import channels
 from rqmail.web.app import create_app
@@ -31,16 +30,9 @@ def serve(application: Application, host: str = "127.0.0.1", port: int = 8080) -
     Where no token is configured, only this machine may ask: any other ``host`` raises ``SettingsError``, and on
     loopback a token is made that holds as long as the process, and printed.
     """
-    local = is_loopback(host)
-    if not application.access.is_configured():
-        if not local:
-            raise SettingsError(
-                "RQMAIL_ADMIN_TOKEN",
-                None,
-                f"at least 16 characters, or a token made with `rqmail token create`, before listening on {host}; "
-                "without one only loopback (127.0.0.1, ::1) is served",
-            )
-        print(f"No token is configured; until this process ends, sign in with {application.access.issue_temporary()}")  # noqa: T201
+    token = application.access.ensure_token(host)
+    if token is not None:
+        print(f"No token is configured; until this process ends, sign in with {token}")  # noqa: T201
     settings = application.settings
     app = create_app(
         application,

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from rqmail.models.message import Message
+from rqmail.queues import WorkerState
 
 
 @pytest.fixture
@@ -121,30 +122,13 @@ def test_doctor_tells_a_refusing_redis_from_an_absent_one(run, app, redis_client
     assert checks["redis"]["text"].startswith("it refuses us")
 
 
-def test_doctor_is_content_with_a_system_that_runs(environment, app, run, run_json, monkeypatch):
-    from rqmail.queues import WorkerState
-    from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID
-    from rqmail.sandbox.server import Sandbox
-
-    with Sandbox() as sandbox:
-        for name, value in {
-            "GRAPH_BASE_URL": sandbox.base_url,
-            "GRAPH_AUTHORITY": sandbox.authority,
-            "CA_BUNDLE": sandbox.ca_file,
-            "GRAPH_TENANT_ID": SANDBOX_TENANT_ID,
-            "GRAPH_CLIENT_ID": SANDBOX_CLIENT_ID,
-            "GRAPH_CLIENT_SECRET": SANDBOX_CLIENT_SECRET,
-        }.items():
-            monkeypatch.setenv(f"RQMAIL_{name}", str(value))
-        from rqmail import bootstrap
-
-        bootstrap.set_mail_rate_limiter_for_tests(None)
-        app = bootstrap.application()
-        run_json("mailbox", "add", "news", "--address", "news@x.nl")
-        run_json("init")
-        run_json("dispatch")
-        monkeypatch.setattr(type(app.queues), "workers", lambda _: [WorkerState("w", "idle", ("mail",), None)])
-        result = run("doctor", "--json")
+def test_doctor_is_content_with_a_system_that_runs(run, run_json, graph_of_the_sandbox, monkeypatch):
+    run_json("mailbox", "add", "news", "--address", "news@x.nl")
+    run_json("init")
+    run_json("dispatch")
+    working = [WorkerState("w", "idle", ("mail",), None)]
+    monkeypatch.setattr(type(graph_of_the_sandbox.queues), "workers", lambda _: working)
+    result = run("doctor", "--json")
     assert result.exit_code == 0, result.output
     checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
     assert checks["graph token"]["level"] == "ok"

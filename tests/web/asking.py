@@ -3,3 +3,16 @@
 from __future__ import annotations
 
 ADMIN_TOKEN = "a-token-for-tests-only"
+
+#: Every page of the menu.
+PAGES = (
+    "/ui/",
+    "/ui/mailboxes",
+    "/ui/messages",
+    "/ui/imports",
+    "/ui/decisions",
+    "/ui/tenants",
+    "/ui/doctor",
+    "/ui/tokens",
+    "/ui/audit",
+)

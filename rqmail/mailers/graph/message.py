@@ -80,22 +80,16 @@ def encoded(document: dict[str, Any]) -> bytes:
     return _as_json(document).encode("utf-8", errors="replace")
 
 
-def attachment_of(file: MailFile, content: bytes) -> dict[str, Any]:
-    """Say a file with its bytes as Graph's ``fileAttachment``."""
+def _attachment(file: MailFile) -> dict[str, Any]:
     told: dict[str, Any] = {
         "@odata.type": "#microsoft.graph.fileAttachment",
         "name": file.name,
         "contentType": file.content_type,
-        "contentBytes": base64.b64encode(content).decode("ascii"),
+        "contentBytes": base64.b64encode(file.read()).decode("ascii"),
     }
     if file.content_id is not None:
         told |= {"isInline": True, "contentId": file.content_id}
     return told
-
-
-def _attachment(file: MailFile) -> dict[str, Any]:
-    with file.open() as opened:
-        return attachment_of(file, opened.read())
 
 
 def _recipients(addresses: tuple[Address, ...]) -> list[dict[str, dict[str, str]]]:

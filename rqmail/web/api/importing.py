@@ -16,14 +16,12 @@ from rqmail.administration.access import Scope
 from rqmail.errors import InvalidInputError
 from rqmail.insight.jsonable import as_json
 from rqmail.intake.bad_rows import as_csv
-from rqmail.intake.columns import naming_of
-from rqmail.intake.files import Reading, format_of
+from rqmail.intake.files import reading_of
 from rqmail.intake.importing import MOST_REMEMBERED, ImportState
-from rqmail.intake.moments import local_time
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Paging, sender_named
-from rqmail.web.context import application, changes, principal, who
+from rqmail.web.context import application, changes, may_send_from, principal, who
 from rqmail.web.errors import FieldsError, ForbiddenError, ForbiddenSenderError
 from rqmail.web.uploads import takes_file
 
@@ -172,20 +170,22 @@ class Undone(ApiModel):
 def import_file(form: NewImport) -> Any:
     """Hand in a file of messages: all of its rows are taken in (201), or none (422), or it is only checked (200)."""
     app = application()
-    asking = principal()
     sender = sender_named(form.mailbox, form.tenant) or "default"
-    if asking is None or not asking.may_send_from(sender):
+    if not may_send_from(sender):
         raise ForbiddenSenderError
     uploaded: Any = form.file
     name = uploaded.filename or ""
     try:
-        reading = Reading(
-            form.format or format_of(name),
-            form.encoding,
-            form.sheet,
-            naming_of(form.columns, ignore_others=form.ignore_other_columns),
-            local_time(form.timezone or app.settings.timezone, form.date_format),
-            "\t" if form.delimiter == "tab" else form.delimiter,
+        reading = reading_of(
+            name,
+            format_=form.format,
+            encoding=form.encoding,
+            sheet=form.sheet,
+            columns=form.columns,
+            ignore_other_columns=form.ignore_other_columns,
+            timezone=form.timezone or app.settings.timezone,
+            date_format=form.date_format,
+            delimiter=form.delimiter,
         )
         report = app.imports.by(who()).take(
             uploaded.stream,

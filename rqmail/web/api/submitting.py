@@ -12,11 +12,11 @@ from pydantic import ConfigDict, Discriminator, Field, RootModel, StringConstrai
 from rqmail.administration.access import Scope
 from rqmail.errors import InvalidInputError
 from rqmail.insight.jsonable import as_json
-from rqmail.intake.draft import Checked, Checks, Draft
+from rqmail.intake.draft import Checked, Draft
 from rqmail.intake.idempotency import Repeatable
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Line, Moment, PriorityName, sender_named
-from rqmail.web.context import application, principal, who
+from rqmail.web.context import application, may_send_from, who
 from rqmail.web.errors import FieldsError, ForbiddenSenderError
 
 blueprint = Blueprint("submitting", __name__, url_prefix="/messages")
@@ -130,12 +130,11 @@ def _fingerprint() -> str:
 
 def _checked(batch: list[NewMail], *, many: bool) -> list[Checked]:
     wrong: dict[str, str] = {}
-    checks = Checks(application().clock())
+    checks = application().intake.checks()
     checked = []
-    asking = principal()
     for number, mail in enumerate(batch):
         sender = sender_named(mail.mailbox, mail.tenant) or "default"
-        if asking is None or not asking.may_send_from(sender):
+        if not may_send_from(sender):
             raise ForbiddenSenderError
         try:
             checked.append(checks.check(_draft(mail, sender)))

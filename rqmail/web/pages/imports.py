@@ -15,7 +15,7 @@ from rqmail.intake.columns import COLUMNS, Naming
 from rqmail.intake.files import Reading, format_of
 from rqmail.intake.moments import local_time
 from rqmail.web.auth import require
-from rqmail.web.context import application, changes, principal, who
+from rqmail.web.context import application, changes, may_send_from, who
 from rqmail.web.errors import ForbiddenSenderError
 from rqmail.web.pages import typed
 from rqmail.web.pages.framed import framed
@@ -61,7 +61,7 @@ def check() -> _Shown:
     app = application()
     wrong: typed.Wrong = {}
     sender = typed.text("sender")
-    if not _may_send_from(sender):
+    if not may_send_from(sender):
         raise ForbiddenSenderError
     file = request.files.get("file")
     if file is None or not file.filename:
@@ -163,11 +163,6 @@ def _reading(file_name: str) -> Reading:
     )
 
 
-def _may_send_from(sender: str) -> bool:
-    asking = principal()
-    return asking is not None and asking.may_send_from(sender)
-
-
 def _page() -> dict[str, Any]:
     app = application()
     senders = (
@@ -177,7 +172,7 @@ def _page() -> dict[str, Any]:
     )
     return {
         "imports": app.imports.recent(limit=_RECENT),
-        "senders": [sender for sender in senders if _may_send_from(sender)],
+        "senders": [sender for sender in senders if may_send_from(sender)],
         "columns": COLUMNS,
         "encodings": _ENCODINGS,
         "delimiters": tuple(DELIMITERS),

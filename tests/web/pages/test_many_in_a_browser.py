@@ -13,6 +13,7 @@ from rqmail.models.base import pooled_connection
 from rqmail.models.message import MessageStatus
 from support.clock import MovableClock
 from support.messages import message_in, new_message, reloaded, submitted
+from web.asking import PAGES
 from web.pages.crowded import MAILBOXES, UNDECIDED, crowd
 
 LONG_WORD = "Donaudampfschifffahrtsgesellschaft" * 12
@@ -113,17 +114,7 @@ def test_a_phone_shows_every_entry_of_the_menu_and_every_page_names_the_zone(pag
     page.goto("/ui/")
     for entry in page.get_by_role("navigation", name="Pagina's").get_by_role("link").all():
         expect(entry).to_be_in_viewport(ratio=1)
-    for path in (
-        "/ui/",
-        "/ui/mailboxes",
-        "/ui/messages",
-        "/ui/imports",
-        "/ui/decisions",
-        "/ui/tenants",
-        "/ui/doctor",
-        "/ui/tokens",
-        "/ui/audit",
-    ):
+    for path in PAGES:
         page.goto(path)
         expect(page.locator("footer")).to_contain_text("Europe/Amsterdam")
 

@@ -13,20 +13,9 @@ from rqmail.models.base import pooled_connection
 from rqmail.models.message import MessageStatus, RecipientKind
 from rqmail.models.message import Recipient as RecipientRow
 from support.messages import ATTEMPT, message_in, new_message, reloaded, submitted
-from web.asking import ADMIN_TOKEN
+from web.asking import ADMIN_TOKEN, PAGES
 from web.pages.populated import populate
 
-PAGES = (
-    "/ui/",
-    "/ui/mailboxes",
-    "/ui/messages",
-    "/ui/imports",
-    "/ui/decisions",
-    "/ui/tenants",
-    "/ui/doctor",
-    "/ui/tokens",
-    "/ui/audit",
-)
 ADMIN_PAGES = ("/ui/tokens", "/ui/audit")
 EVIL = "<script>alert(1)</script>{{7*7}}\"'><img src=x onerror=alert(2)>"
 

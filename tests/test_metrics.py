@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from redis import Redis
 
 from rqmail.metrics import Metrics
 
@@ -67,3 +68,8 @@ def test_how_often_each_mailbox_was_denied_is_told_for_the_last_hour_by_reason_a
     clock.advance(minutes=45)
     assert metrics.denied_last_hour() == {"news@x.nl": {"minute": 1, "paused": 1}}
     assert all(0 < redis_client.ttl(key) <= 7200 for key in redis_client.keys("rqmail:metrics:minute:*"))
+
+
+def test_while_redis_is_away_nobody_is_told_how_often_it_denied(clock):
+    with Redis(host="127.0.0.1", port=1, socket_connect_timeout=5) as away:
+        assert Metrics(away, clock).denied_last_hour() is None

@@ -21,6 +21,7 @@ WELL = Machinery("ok", "", {}, (WORKER,), START, START + timedelta(seconds=1), t
 NOBODY = Machinery("ok", "", {}, (), None, None, timedelta(seconds=10))
 AWAY = Machinery("unreachable", "", {}, (), None, None, timedelta(seconds=10))
 WAITING = SenderCounts({"SCHEDULED": 3}, backlog=3, due=3, oldest=START - timedelta(minutes=5))
+JUST_IN = SenderCounts({"SCHEDULED": 1}, backlog=1, due=1, oldest=START)
 
 
 def person(until=ENDLESS, by="sanne"):
@@ -34,6 +35,7 @@ def person(until=ENDLESS, by="sanne"):
         (SenderCounts(later=2), None, WELL, "later", False, "nothing is due"),
         (WAITING, None, WELL, "sending", False, "mail is going out"),
         (WAITING, None, NOBODY, "nobody", True, "nobody carries mail"),
+        (JUST_IN, None, NOBODY, "sending", False, "mail is going out"),
         (WAITING, None, AWAY, "redis", True, "Redis is away"),
         (WAITING, person(), AWAY, "redis", True, "Redis is away"),
         (WAITING, person(), WELL, "paused-by-person", True, "paused by sanne until it is resumed: kermis"),

@@ -100,3 +100,24 @@ def test_redirected_mail_goes_to_one_address_and_says_whom_it_was_meant_for(limi
     assert asked["headers"]["x-rqmail-intended-to"] == (
         "zoe@example.org, plain@example.org, cc@example.org, bcc@example.org"
     )
+
+
+def test_a_mailbox_s_mail_is_redirected_too(limiter, mail, tmp_path):
+    made = factory(limiter, transport=f"folder:{tmp_path}", redirect_to="me@x.nl")
+    made.get_mailer_for_system_mailbox(Mailbox()).send(mail)
+    read = message_from_bytes((tmp_path / f"{mail.id}.eml").read_bytes(), policy=policy.default)
+    assert [one.addr_spec for one in read["to"].addresses] == ["me@x.nl"]
+    assert (read["cc"], read["bcc"]) == (None, None)
+
+
+class Refused:
+    def take(self):
+        raise LookupError("the claim is not ours any more")
+
+
+@pytest.mark.parametrize("transport", ["console", "folder"])
+def test_nothing_is_written_without_a_permit(limiter, mail, tmp_path, capsys, transport):
+    made = factory(limiter, transport="console" if transport == "console" else f"folder:{tmp_path}")
+    with pytest.raises(LookupError):
+        made.get_mailer().send(replace(mail, permit=Refused()))
+    assert (capsys.readouterr().out, list(tmp_path.iterdir())) == ("", [])

@@ -8,7 +8,7 @@ import smtplib
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,15 @@ class Listening:
     server: Server
     port: int
     token: str
+    loop: asyncio.AbstractEventLoop
+
+    def stop(self) -> None:
+        """Tell the process to end, and wait until it takes nobody in any more."""
+        told = asyncio.run_coroutine_threadsafe(self._stop(), self.loop)
+        told.result(10)
+
+    async def _stop(self) -> None:
+        self.server.stop()
 
     @contextmanager
     def client(self, *, sign_in: bool = True) -> Iterator[smtplib.SMTP]:
@@ -81,11 +90,12 @@ def opened(application: Application) -> Iterator[Callable[..., Listening]]:
         assert ready.wait(10)
         open_ones.append((server, loop, thread))
         token = application.access.create("erp", ["send"], by="test")[1]
-        return Listening(application, server, found[0], token)
+        return Listening(application, server, found[0], token, loop)
 
     yield opened
     for server, loop, thread in open_ones:
-        loop.call_soon_threadsafe(server.stop)
+        with suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(server.stop)
         thread.join(10)
         assert not thread.is_alive()
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import smtplib
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from email.message import EmailMessage
 from ipaddress import ip_network
 
@@ -249,6 +251,90 @@ def test_no_client_takes_more_than_its_share_of_connections() -> None:
     guests.gone("10.0.0.1")
     assert guests.admit("10.0.0.1")
     assert sum(guests.admit(f"10.1.0.{number}") for number in range(256)) == 200 - MAX_CONNECTIONS_OF_ONE - 1
+
+
+def test_a_client_that_goes_on_far_beyond_the_limit_is_hung_up_on(door: Listening) -> None:
+    with socket.create_connection(("127.0.0.1", door.port), timeout=10) as client:
+        lines = [b"EHLO x", plain(door.token), f"MAIL FROM:<{FROM}>".encode(), b"RCPT TO:<a@x.nl>", b"DATA", b""]
+        client.sendall(b"\r\n".join(lines))
+        said = b""
+        with suppress(OSError):
+            for _ in range(100):
+                client.sendall(b"x" * 20_000)
+        with suppress(OSError):
+            while piece := client.recv(65536):
+                said += piece
+    assert b"552 5.3.4" in said
+    assert stored() == []
+
+
+def test_one_client_too_many_is_told_so_and_served_when_another_has_gone(
+    door: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rqmail.smtp.connection.MAX_CONNECTIONS_OF_ONE", 1)
+    with door.client(), pytest.raises(smtplib.SMTPConnectError, match="421"), door.client():
+        pass
+    for _ in range(100):  # until the first has been seen to go
+        with suppress(smtplib.SMTPConnectError), door.client() as client:
+            client.send_message(mail())
+            break
+    assert len(stored()) == 1
+
+
+def test_a_silent_client_is_hung_up_on(opened: Callable[..., Listening], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rqmail.smtp.connection.IDLE_SECONDS", 0.1)
+    with socket.create_connection(("127.0.0.1", opened().port), timeout=10) as client:
+        while client.recv(1000):
+            pass
+
+
+def test_a_mail_that_is_half_taken_is_finished_when_the_process_is_told_to_end(door: Listening) -> None:
+    with door.client() as client:
+        client.mail(FROM)
+        client.rcpt("a@x.nl")
+        assert client.docmd("DATA")[0] == 354
+        client.send(b"Subject: half")
+        door.stop()
+        client.send(b" a mail\r\n\r\nx\r\n.\r\n")
+        assert client.getreply()[0] == 250
+    assert [row.subject for row in stored()] == ["half a mail"]
+
+
+def test_a_sender_is_known_in_any_case(door: Listening) -> None:
+    with door.client() as client:
+        client.send_message(mail(), "INVOICES@Contoso.Example")
+    assert [row.sender for row in stored()] == ["mailbox:invoices"]
+
+
+def extras_of(row: Message) -> dict[str, object]:
+    return json.loads(content_of(row).extras or "{}")
+
+
+def test_headers_that_no_mail_may_carry_are_left_out_and_the_others_come_along(door: Listening) -> None:
+    written = mail(X_Order="7", References="<1@x>", X_MS_Exchange_Organization_SCL="-1", Reply_To="the printer")
+    written["X-Long"] = "x" * 1200
+    written["X-Twice"], written["X-Empty"] = "first", ""
+    written["X-Twice"] = "second"
+    with door.client() as client:
+        client.send_message(written)
+    [row] = stored()
+    assert extras_of(row) == {"headers": [["X-Order", "7"], ["References", "<1@x>"], ["X-Twice", "first"]]}
+
+
+@pytest.mark.parametrize(
+    ("named", "kept"),
+    [
+        (f"ERP <{FROM}>", None),
+        ("Team <team@contoso.example>", ["team@contoso.example", "Team"]),
+        ("printer", None),
+    ],
+)
+def test_a_from_that_is_not_the_mailbox_is_kept_as_whom_the_mail_is_from(
+    door: Listening, named: str, kept: list[str] | None
+) -> None:
+    with door.client() as client:
+        client.sendmail(FROM, ["a@x.nl"], f"From: {named}\r\nSubject: s\r\n\r\nx".encode())
+    assert extras_of(stored()[0]).get("from") == kept
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------

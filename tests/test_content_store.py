@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from datetime import timedelta
 
 import pytest
@@ -93,3 +94,16 @@ def test_an_open_file_is_read_from_where_it_stands_and_left_open(store):
     with store.open(file.sha256) as kept:
         assert kept.read() == b"then taken"
     assert not opened.closed
+
+
+def test_a_file_is_on_the_disk_before_its_row_says_that_it_is_kept(database, clock, tmp_path, monkeypatch):
+    known_when_synced = []
+
+    def sync(descriptor):
+        known_when_synced.append((os.fstat(descriptor).st_size, AttachmentContent.select().count()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    [file] = read(b"x" * (PIECE_BYTES + 1))
+    ContentStore(clock, f"file://{tmp_path}/files").keep([file])
+    assert known_when_synced == [(PIECE_BYTES + 1, 0)]
+    assert AttachmentContent.select().count() == 1

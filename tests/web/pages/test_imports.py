@@ -7,11 +7,13 @@ import io
 import re
 
 import pytest
+from flask import Flask
 from openpyxl import Workbook
 from playwright.sync_api import expect
 from werkzeug.test import TestResponse
 
 from rqmail.bootstrap import Application
+from rqmail.models.access import ApiToken
 from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message
 from web.pages.conftest import Person
@@ -192,3 +194,19 @@ def test_a_file_is_imported_in_the_browser_on_a_phone_too(page, application: App
     expect(page.get_by_role("status")).to_contain_text("1 bericht is geannuleerd")
     page.goto("/ui/imports")
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+def test_whoever_is_bound_to_mailboxes_in_the_table_uploads_for_these_alone(
+    web: Flask, application: Application
+) -> None:
+    # No command binds an admin's token; a row may be changed by another hand.
+    _, token = application.access.create("half", ["read", "send", "admin"], by="test")
+    application.mailboxes.add("info", "info@x.nl")
+    with pooled_connection():
+        ApiToken.update(mailboxes='["info"]').where(ApiToken.name == "half").execute()
+    half = Person(web.test_client(), token)
+    page = half.look("/ui/imports")
+    assert "mailbox:info" in page
+    assert "mailbox:news" not in page
+    assert upload(half, GOOD).status_code == 403
+    assert upload(half, GOOD, sender="mailbox:info").status_code == 303

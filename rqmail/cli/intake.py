@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
 from rqmail.administration.changes import COMMAND_LINE
 from rqmail.bootstrap import application
+from rqmail.cli.content import content_options, fields_of, refuse_beside_eml, tell_notices
 from rqmail.cli.parameters import TextFile, sender, sender_options
 from rqmail.cli.printing import json_option, print_json
 from rqmail.intake.addresses import parse_addresses
@@ -21,6 +22,10 @@ from rqmail.intake.relayed import relayed
 Examples:
   rqmail send --mailbox news --to jan@voorbeeld.nl --subject Hallo --text "Dag Jan"
   rqmail send --mailbox news --to "Jörg <j@beispiel.de>,a@x.nl" --subject Hi --html-file mail.html
+  rqmail send --mailbox news --to a@x.nl --subject Factuur --text "Zie bijlage" --attach factuur.pdf
+  rqmail send --mailbox news --to a@x.nl --subject Logo --html '<img src="cid:logo">' --inline logo=logo.png
+  rqmail send --mailbox news --to a@x.nl --subject Nieuws --html-file mail.html --reply-to redactie@x.nl
+    --header "X-Campaign: spring" --unsubscribe-url https://x.nl/u/4711
   rqmail send --mailbox news --eml mail.eml --to a@x.nl
   rqmail send --mailbox news --to a@x.nl --subject Later --text … --at 2026-03-01T09:00:00+01:00"""
 )
@@ -38,6 +43,7 @@ Examples:
     type=click.File("rb"),
     help="Send a mail in MIME form, - for standard input: to --to, --cc and --bcc if given, else to whom it names.",
 )
+@content_options
 @click.option("--at", metavar="ISO8601", help="Not before this moment, with its time zone.")
 @click.option("--expires", metavar="ISO8601", help="Give up at this moment.")
 @click.option("--priority", type=click.Choice(["high", "normal", "low"]), default="normal", show_default=True)
@@ -59,6 +65,7 @@ def send(
     priority: str,
     *,
     json_: bool,
+    **content: Any,
 ) -> None:
     """Hand in one message and print its id. It leaves as soon as its time and the budget allow."""
     if text is not None and text_file is not None:
@@ -66,8 +73,7 @@ def send(
     if html is not None and html_file is not None:
         raise click.UsageError("--html and --html-file exclude each other.")
     if eml is not None:
-        if any(given is not None for given in (subject, text, html, text_file, html_file)):
-            raise click.UsageError("--eml says subject and body: leave out --subject, --text and --html.")
+        refuse_beside_eml({"subject", "text", "html", "text_file", "html_file", *content})
         recipients = tuple(one.address for line in (*to, *cc, *bcc) for one in parse_addresses(line, "to"))
         with relayed(eml, sender(mailbox, tenant), recipients or None) as found:
             _take(replace(found.draft, at=at, expires=expires, priority=priority), json_=json_)
@@ -85,6 +91,7 @@ def send(
         at=at,
         expires=expires,
         priority=priority,
+        **fields_of(**content),
     )
     _take(draft, json_=json_)
 
@@ -92,8 +99,8 @@ def send(
 def _take(draft: Draft, *, json_: bool) -> None:
     [taken] = application().intake.by(COMMAND_LINE).take([draft])
     if json_:
-        print_json({"id": taken.message.id, "folded": taken.folded}, one_line=True)
+        told = {"id": taken.message.id, "folded": taken.folded, "notices": taken.notices}
+        print_json(told, one_line=True)
         return
     click.echo(taken.message.id)
-    for fold in taken.folded:
-        click.echo(f"{fold.address} was named twice: kept in {fold.kept}, left out of {fold.left_out}.", err=True)
+    tell_notices(taken)

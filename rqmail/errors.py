@@ -173,6 +173,10 @@ class MailboxUnavailableError(MailError):
     pause_cause: PauseCause | None = "unavailable"
 
 
+class MailboxNotWritableError(MailboxUnavailableError):
+    """The mail needs a draft and we may make none in this mailbox: this mail waits, smaller ones of the mailbox go."""
+
+
 class MailAuthError(MailError):
     """We are not authorised (token, consent, secret): pause the mailbox with the reason; a person must look."""
 

@@ -18,6 +18,7 @@ from rqmail.errors import (
     InvalidInputError,
     MailAuthError,
     MailboxBusyError,
+    MailboxNotWritableError,
     MailboxPausedError,
     MailboxUnavailableError,
     MailClaimLostError,
@@ -204,6 +205,10 @@ class MailProviderService:
                 return self._not_sent(call, problem)
             case MailRejectedError():
                 return self._rejected(call, problem)
+            case MailboxNotWritableError():
+                self._counter.count("call", "mailbox-unavailable", call.seconds)
+                wait_ms = UNAVAILABLE_PAUSE[0]
+                return self._deferred(call, wait_ms, waiting_for="mailbox-unavailable", paused=False, error=problem)
             case MailboxUnavailableError():
                 return self._unavailable(call, problem, UNAVAILABLE_PAUSE, "mailbox-unavailable")
             case MailAuthError():

@@ -13,7 +13,8 @@ import structlog
 from rqmail.clock import Clock, monotonic
 from rqmail.delivery.outcomes import FIRST_LOOK
 from rqmail.delivery.senders import Senders
-from rqmail.errors import MailboxNotReadableError, MailError, NotFoundError
+from rqmail.errors import MailboxNotReadableError, MailboxNotWritableError, MailError, NotFoundError
+from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.models.backlog import overdue
 from rqmail.models.base import AWAY_ERRORS, pooled_connection
 from rqmail.models.mailbox import Provider
@@ -56,6 +57,11 @@ NO_MAILBOX_NOTE = (
 NOT_READABLE_NOTE = (
     "It is unknown whether this was sent, and the app may not read the mailbox to find out (Mail.Read is missing)."
     " Confirm, resend or discard it."
+)
+
+NOT_WRITABLE_NOTE = (
+    "A draft of it lies in Drafts, unsent, and the app may not remove it (Mail.ReadWrite is missing)."
+    " Grant that permission, or remove the draft and resend or discard the message."
 )
 
 
@@ -181,8 +187,10 @@ class Recovery:
                 log.warning("mail.recovery.notReadable", mailboxKey=message.mailbox_key, policy=self._unknown_policy)
             looks.unreadable.add(route)
             return self._by_policy(message, now, NOT_READABLE_NOTE, looks)
-        if sighting is not None:
+        if sighting is not None and not sighting.is_upload:
             return self._found(message, now, f"Found in {sighting.folder}.", looks)
+        if sighting is not None and not self._cleared(mailbox, message, now, looks):
+            return None
         if now - message.unclear_since < self._grace:
             return self._look_later(
                 message, now + _LOOK_AGAIN, looks, looked=Event(now, "looked-for", detail="Not found yet.")
@@ -191,6 +199,19 @@ class Recovery:
         if message.attempts >= self._max_attempts:
             return self._gave_up(message, now, absent, looks)
         return self._again(message, now, absent, looks)
+
+    def _cleared(self, mailbox: GraphMailbox, message: Message, now: datetime, looks: _Looks) -> bool:
+        """Remove the draft that a lost upload left; ``False`` where the message must be left alone for now."""
+        try:
+            if mailbox.remove_uploads(message.id):
+                return True
+        except MailboxNotWritableError:
+            self._hold(message, now, NOT_WRITABLE_NOTE, looks)
+            return False
+        # It has left Drafts since it was seen there, so it may have been sent just now: as unclear as at first.
+        gone = Event(now, "looked-for", detail="Its draft has just left Drafts.")
+        self._look_later(message, now + max(self._grace, _LOOK_AGAIN), looks, looked=gone)
+        return False
 
     def _presumed_route(self, message: Message) -> Route | None:
         """For a message sent before routes were written down: its sender's, if that still has the same mailbox."""

@@ -28,6 +28,9 @@ _DEFAULT_CODES = {
     504: "UnknownError",
 }
 
+#: What needs Mail.ReadWrite.
+_WRITING = frozenset({"createDraft", "updateMessage", "deleteMessage", "addAttachment", "createUploadSession"})
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -132,6 +135,8 @@ class CallRunner:
     def _check_permission(self, name: str) -> None:
         directory = self._state.directory
         is_allowed = directory.may_read_mail if name not in ("sendMail", "send", "getUser") else directory.may_send
+        if name in _WRITING:
+            is_allowed = is_allowed and directory.may_write_mail
         if not is_allowed:
             raise GraphRefusal(403, "ErrorAccessDenied", "Access is denied. Check credentials and try again.")
 

@@ -14,6 +14,7 @@ from rqmail.delivery.senders import Sender
 from rqmail.errors import (
     MailAuthError,
     MailboxBusyError,
+    MailboxNotWritableError,
     MailboxPausedError,
     MailboxUnavailableError,
     MailError,
@@ -401,6 +402,18 @@ def test_a_blocked_mailbox_is_named_in_one_warning(database, service, outside):
             "forMs": 300_000,
         }
     ]
+
+
+def test_a_mail_that_needs_a_permission_nobody_gave_waits_alone(database, service, outside, limiter):
+    outside.raises = MailboxNotWritableError("Mail.ReadWrite is missing for mails over 4 MB", status=403)
+    message = message_in(S.SENDING)
+    assert service.send(message) is Ending.DONE
+    after = reloaded(message)
+    assert (after.status, after.waiting_for, after.attempts) == (S.SCHEDULED, "mailbox-unavailable", 0)
+    assert after.last_error == "Mail.ReadWrite is missing for mails over 4 MB"
+    assert after.scheduled_on >= START + timedelta(minutes=5)
+    usage = limiter.usage({KEY: LIMITS})[KEY]
+    assert (usage.paused_until_ms, usage.minute.used, usage.in_flight.used) == (None, 0, 0)
 
 
 def test_an_unknown_outcome_is_looked_into_soon_and_logged_with_what_support_asks_for(database, service, outside):

@@ -8,9 +8,22 @@ from datetime import datetime, timedelta
 import pytest
 import structlog
 
-from rqmail.delivery.recovery import ACCESS_GONE_NOTE, NOT_READABLE_NOTE, Recovery, RecoveryReport
+from rqmail.delivery.recovery import (
+    ACCESS_GONE_NOTE,
+    NOT_READABLE_NOTE,
+    NOT_WRITABLE_NOTE,
+    Recovery,
+    RecoveryReport,
+)
 from rqmail.delivery.senders import Sender
-from rqmail.errors import MailAuthError, MailboxNotReadableError, MailError, MailThrottledError, NotFoundError
+from rqmail.errors import (
+    MailAuthError,
+    MailboxNotReadableError,
+    MailboxNotWritableError,
+    MailError,
+    MailThrottledError,
+    NotFoundError,
+)
 from rqmail.mailers.graph.mailbox import Sighting
 from rqmail.models.message import Message, MessageStatus, Route
 from rqmail.queues import MailQueues
@@ -29,6 +42,10 @@ class Mailboxes:
     sent: set[str] = field(default_factory=set)
     trouble: dict[str, Exception] = field(default_factory=dict)
     gone: set[str | None] = field(default_factory=set)
+    #: Messages whose draft, made to upload to, lies in Drafts; ``removal`` is what comes of removing it.
+    uploads: set[str] = field(default_factory=set)
+    removal: bool | Exception = True
+    removed: list[str] = field(default_factory=list)
     looks: list[str] = field(default_factory=list)
     on_look: object = None
 
@@ -52,7 +69,16 @@ class _Mailbox:
             self.all.on_look(message_id)
         if self.name in self.all.trouble:
             raise self.all.trouble[self.name]
+        if message_id in self.all.uploads and message_id not in self.all.sent:
+            return Sighting("drafts", "AAMk2", START, is_upload=True)
         return Sighting("sentitems", "AAMk1", START) if message_id in self.all.sent else None
+
+    def remove_uploads(self, message_id: str) -> bool:
+        self.all.removed.append(message_id)
+        if isinstance(self.all.removal, Exception):
+            raise self.all.removal
+        self.all.uploads.discard(message_id)
+        return self.all.removal
 
 
 class Seconds:
@@ -282,6 +308,49 @@ def test_two_recoveries_at_once_send_again_once(database, recovery_for, mailboxe
     mailboxes.on_look = beside
     reports.append(recovery_for().run())
     assert [report.sent_again for report in reports] == [1, 0]
+
+
+# --- drafts that a lost upload left ---
+
+
+def test_a_draft_made_to_upload_to_is_removed_and_only_then_the_mail_is_sent_again(database, recovery, mailboxes):
+    message = unknown()
+    mailboxes.uploads.add(message.id)
+    assert recovery.run().sent_again == 1
+    assert mailboxes.removed == [message.id]
+    assert reloaded(message).status == S.SCHEDULED
+
+
+def test_a_removed_draft_does_not_shorten_the_grace_period(database, recovery, mailboxes, clock):
+    message = unknown(attempted_on=START - GRACE + timedelta(minutes=1))
+    mailboxes.uploads.add(message.id)
+    assert recovery.run().still_unknown == 1
+    assert (mailboxes.removed, reloaded(message).status) == ([message.id], S.UNKNOWN)
+    clock.advance(minutes=2)
+    assert recovery.run().sent_again == 1
+
+
+def test_a_draft_that_left_before_it_was_removed_may_have_been_sent(database, recovery, mailboxes, clock):
+    message = unknown()
+    mailboxes.uploads.add(message.id)
+    mailboxes.removal = False
+    assert recovery.run().still_unknown == 1
+    for _ in range(3):
+        clock.advance(minutes=3)
+        assert recovery.run().sent_again == 0
+    mailboxes.sent.add(message.id)
+    clock.advance(minutes=2)
+    assert recovery.run().found_sent == 1
+    assert reloaded(message).status == S.SENT
+
+
+def test_a_draft_that_may_not_be_removed_leaves_the_mail_to_a_person(database, recovery, mailboxes):
+    message = unknown(last_error="No answer within 30 s.")
+    mailboxes.uploads.add(message.id)
+    mailboxes.removal = MailboxNotWritableError("no", status=403)
+    assert recovery.run().still_unknown == 1
+    after = reloaded(message)
+    assert (after.status, after.last_error) == (S.UNKNOWN, f"No answer within 30 s. {NOT_WRITABLE_NOTE}")
 
 
 # --- mailboxes that cannot be looked into --------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def serving(script: Script, authority: trustme.CA | None = None) -> Iterator[str
             lines += [f"{name}: {value}" for name, value in headers.items()]
             self.wfile.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + content)
 
-        do_GET = do_POST = answer
+        do_GET = do_POST = do_PUT = do_DELETE = answer
 
         def log_message(self, *_):
             pass

@@ -111,6 +111,14 @@ def test_without_the_permission_nothing_is_read_but_mail_still_goes(control, gra
     assert graph.send().status_code == 202
 
 
+def test_without_the_permission_to_write_mail_is_read_and_sent_and_no_draft_is_made(control, graph):
+    control.configure(directory={"may_write_mail": False})
+    assert graph.call("GET", SENT).status_code == 200
+    assert graph.send().status_code == 202
+    answer = graph.call("POST", "/messages", json=message())
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "ErrorAccessDenied")
+
+
 def test_a_draft_is_written_changed_and_sent_and_keeps_its_immutable_id(control, graph):
     created = graph.call("POST", "/messages", json=tagged("m-1"), headers=IMMUTABLE)
     assert (created.status_code, created.json()["isDraft"]) == (201, True)

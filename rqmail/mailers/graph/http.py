@@ -53,11 +53,15 @@ class GraphHttp:
         *,
         limit: int = 64 * 1024,
         before_writing: Callable[[], None] | None = None,
+        immutable_ids: bool = True,
     ) -> Answer:
         """Send one request under a fresh ``client-request-id``; without an answer raises the fitting ``MailError``.
 
         ``before_writing`` is called with the token in hand and the connection made, directly before the first byte.
+        Ids in the answer stay when a message is moved; without ``immutable_ids`` they end with its place.
         """
+        if immutable_ids:
+            headers = {**headers, "Prefer": 'IdType="ImmutableId"'}
         latest = monotonic() + self._start_within_seconds
         token = self._tokens.token()
         _not_after(latest)
@@ -85,7 +89,6 @@ class GraphHttp:
             "Authorization": f"Bearer {token}",
             "client-request-id": str(uuid4()),
             "return-client-request-id": "true",
-            "Prefer": 'IdType="ImmutableId"',
         }
         try:
             answer = self._transport.request(method, url, headers, body, limit=limit, before_writing=before_writing)

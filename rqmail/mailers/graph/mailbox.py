@@ -1,4 +1,4 @@
-"""Looks into a mailbox for a mail we may have sent."""
+"""Looks into a mailbox for a mail we may have sent, and clears away drafts of ours that were not."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 from rqmail.clock import Clock, utc_now
-from rqmail.errors import MailboxNotReadableError, MailTransientError
+from rqmail.errors import MailAuthError, MailboxNotReadableError, MailboxNotWritableError, MailTransientError
 from rqmail.mailers.base import wire_address
 from rqmail.mailers.graph.errors import error_for_answer, read_problem
 from rqmail.mailers.graph.http import GraphHttp
-from rqmail.mailers.graph.message import ID_PROPERTY
+from rqmail.mailers.graph.message import ID_PROPERTY, UPLOAD_PROPERTY
 from rqmail.mailers.http.transport import Answer
 
 Folder = Literal["sentitems", "drafts", "outbox"]
@@ -30,44 +30,85 @@ _FOLDER_MISSING = frozenset({"erroritemnotfound", "errorfoldernotfound"})
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A mail of ours was seen in ``folder``; ``at`` is when the mailbox sent or made it."""
+    """A mail of ours was seen in ``folder``; ``at`` is when the mailbox sent or made it.
+
+    With ``is_upload`` it is a draft that we made ourselves to upload files to: it lies there unsent.
+    """
 
     folder: Folder
     provider_message_id: str
     at: datetime
     internet_message_id: str | None = None
+    is_upload: bool = False
 
 
 class GraphMailbox:
-    """The read side of one mailbox; needs Mail.Read on it: Mail.ReadBasic leaves out the property we look for."""
+    """What of one mailbox is looked at, and cleared away, beside sending.
+
+    Looking needs Mail.Read on it (Mail.ReadBasic leaves out the property we look for), clearing away Mail.ReadWrite.
+    """
 
     def __init__(self, http: GraphHttp, base_url: str, mailbox_address: str, *, clock: Clock = utc_now) -> None:
         self._http = http
-        self._folders_url = f"{base_url}/users/{quote(wire_address(mailbox_address.strip()), safe='@')}/mailFolders"
+        self._user_url = f"{base_url}/users/{quote(wire_address(mailbox_address.strip()), safe='@')}"
+        self._folders_url = f"{self._user_url}/mailFolders"
         self._clock = clock
 
     def find_sent(self, message_id: str, since: datetime) -> Sighting | None:
         """Look for our mail ``message_id``, not older than ``since``, in Sent Items, then Drafts, then Outbox.
 
         Copies appear with a delay: ``None`` proves nothing for some minutes. Raises ``MailboxNotReadableError`` where
-        we may not look, and another ``MailError`` when the answer must be asked for again later.
+        we may not look, and another ``MailError`` when the answer must be asked for again later. A draft to upload to
+        is named only where nothing else was found.
         """
+        upload: Sighting | None = None
         for folder in _FOLDERS:
-            sighting = self._find_in(folder, message_id, since)
-            if sighting:
-                return sighting
-        return None
+            found = [one for one in self._found_in(folder, message_id) if one.at >= since]
+            accepted = [one for one in found if not one.is_upload]
+            if accepted:
+                return max(accepted, key=lambda one: one.at)
+            upload = upload or next(iter(found), None)
+        return upload
 
-    def _find_in(self, folder: Folder, message_id: str, since: datetime) -> Sighting | None:
+    def remove_uploads(self, message_id: str) -> bool:
+        """Remove the drafts we made for ``message_id`` to upload files to; say whether all were there to be removed.
+
+        ``False`` is one that was not there any more: it may just have been sent. Raises ``MailboxNotWritableError``
+        where we may not.
+        """
+        removed = True
+        # By ids that end with the message's place: what is just leaving Drafts for Sent Items is not met by them.
+        for one in self._found_in("drafts", message_id, immutable_ids=False):
+            if one.is_upload:
+                removed &= self._remove(one.provider_message_id)
+        return removed
+
+    def _remove(self, provider_message_id: str) -> bool:
+        url = f"{self._user_url}/messages/{quote(provider_message_id, safe='')}"
+        answer = self._http.request("DELETE", url, {"Accept": "application/json"}, immutable_ids=False)
+        if answer.status == 404 and (read_problem(answer.body).code or "").lower() in _FOLDER_MISSING:
+            return False
+        if answer.status not in (200, 204):
+            raise not_writable(answer, self._clock()) or error_for_answer(
+                answer.status, answer.headers, answer.body, self._clock()
+            )
+        return True
+
+    def _found_in(self, folder: Folder, message_id: str, *, immutable_ids: bool = True) -> list[Sighting]:
         value = message_id.replace("'", "''")
         wanted = f"singleValueExtendedProperties/any(ep: ep/id eq '{ID_PROPERTY}' and ep/value eq '{value}')"
         url = (
             f"{self._folders_url}/{folder}/messages?$filter={quote(wanted, safe='')}"
             "&$select=id,internetMessageId,createdDateTime,sentDateTime&$top=10"
         )
+        if folder == "drafts":
+            uploads = f"singleValueExtendedProperties($filter=id eq '{UPLOAD_PROPERTY}')"
+            url += f"&$expand={quote(uploads, safe='')}"
         found: list[Sighting] = []
         for _ in range(_MOST_PAGES):
-            answer = self._http.request("GET", url, {"Accept": "application/json"}, limit=_ANSWER_LIMIT)
+            answer = self._http.request(
+                "GET", url, {"Accept": "application/json"}, limit=_ANSWER_LIMIT, immutable_ids=immutable_ids
+            )
             if answer.status != 200:
                 self._raise_unless_folder_is_missing(answer)
                 break
@@ -78,7 +119,7 @@ class GraphMailbox:
             url = self._followed(page.next_url)
         else:
             raise _unreadable()
-        return max((s for s in found if s.at >= since), key=lambda s: s.at, default=None)
+        return found
 
     def _followed(self, next_url: str) -> str:
         """Answer the address of the next page; one on another host than Graph's would be given our token."""
@@ -104,12 +145,31 @@ class GraphMailbox:
     def _sighting(self, folder: Folder, row: dict[str, Any]) -> Sighting:
         try:
             at = datetime.fromisoformat(row.get("sentDateTime") or row["createdDateTime"])
-            sighting = Sighting(folder, str(row["id"]), at, row.get("internetMessageId"))
+            properties = row.get("singleValueExtendedProperties") or [] if folder == "drafts" else []
+            is_upload = any(str(one["id"]).lower() == UPLOAD_PROPERTY.lower() for one in properties)
+            sighting = Sighting(folder, str(row["id"]), at, row.get("internetMessageId"), is_upload)
         except (KeyError, TypeError, ValueError):
             raise _unreadable() from None
         if at.tzinfo is None:
             raise _unreadable()
         return sighting
+
+
+def not_writable(answer: Answer, now: datetime) -> MailboxNotWritableError | None:
+    """Say that Mail.ReadWrite is missing, where that is what the answer to a change means; else ``None``."""
+    if answer.status != 403:
+        return None
+    error = error_for_answer(answer.status, answer.headers, answer.body, now)
+    if not isinstance(error, MailAuthError):
+        return None
+    return MailboxNotWritableError(
+        f"Mail.ReadWrite is missing for mails over 4 MB; grant the app that permission on this mailbox"
+        f" ({error.code or 'no code'}, status 403)",
+        status=403,
+        code=error.code,
+        request_id=error.request_id,
+        client_request_id=error.client_request_id,
+    )
 
 
 @dataclass(frozen=True, slots=True)

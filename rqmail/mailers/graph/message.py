@@ -11,6 +11,9 @@ from rqmail.mailers.base import Address, Mail, MailFile, wire_address
 #: The extended property that carries our id in the mailbox. Never change it: mails are found again by it.
 ID_PROPERTY = "String {6f0d5c1e-9a43-4f0e-8d3b-52c7b1f4a9e6} Name rqmail-id"
 
+#: The extended property that a draft of ours has from its making on: it was made to be uploaded to, and is not sent.
+UPLOAD_PROPERTY = "String {6f0d5c1e-9a43-4f0e-8d3b-52c7b1f4a9e6} Name rqmail-upload"
+
 #: The header that carries our id out of the mailbox.
 ID_HEADER = "x-rqmail-id"
 

@@ -12,13 +12,14 @@ from mailers.servers import Script, serving
 from rqmail.errors import (
     MailAuthError,
     MailboxNotReadableError,
+    MailboxNotWritableError,
     MailboxUnavailableError,
     MailThrottledError,
     MailTransientError,
 )
 from rqmail.mailers.graph.http import GraphHttp
 from rqmail.mailers.graph.mailbox import GraphMailbox, Sighting
-from rqmail.mailers.graph.message import ID_PROPERTY
+from rqmail.mailers.graph.message import ID_PROPERTY, UPLOAD_PROPERTY
 
 SENT = datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)
 EMPTY = (200, {}, {"value": []})
@@ -37,15 +38,26 @@ class FixedToken:
 
 
 @pytest.fixture
-def find(transport, clock):
-    def run(script, message_id="id-1", since=SENT - timedelta(minutes=1)):
+def asking(transport, clock):
+    def run(script, question):
         with serving(script) as url:
             http = GraphHttp(transport, FixedToken())
-            return GraphMailbox(http, f"{url}/v1.0", "noreply@contoso.example", clock=clock).find_sent(
-                message_id, since
-            )
+            return question(GraphMailbox(http, f"{url}/v1.0", "noreply@contoso.example", clock=clock))
 
     return run
+
+
+@pytest.fixture
+def find(asking):
+    def run(script, message_id="id-1", since=SENT - timedelta(minutes=1)):
+        return asking(script, lambda mailbox: mailbox.find_sent(message_id, since))
+
+    return run
+
+
+@pytest.fixture
+def remove(asking):
+    return lambda script: asking(script, lambda mailbox: mailbox.remove_uploads("id-1"))
 
 
 def in_folder(folder, *rows):
@@ -179,3 +191,59 @@ def test_a_next_page_elsewhere_is_not_given_our_token(find, link):
     with pytest.raises(MailTransientError, match="could not be read"):
         find(script)
     assert len(script.asked) == 1
+
+
+def upload(identifier="up"):
+    """A draft as it is listed that we made to upload files to."""
+    return row(identifier=identifier, singleValueExtendedProperties=[{"id": UPLOAD_PROPERTY, "value": "1"}])
+
+
+def test_a_draft_made_to_upload_to_is_told_from_a_mail_that_was_accepted(find):
+    assert find(Script([in_folder("drafts", upload())])) == Sighting("drafts", "up", SENT, is_upload=True)
+    assert not find(Script([in_folder("drafts", upload(), row(identifier="accepted"))])).is_upload
+    script = Script([EMPTY])
+    find(script)
+    [asked] = [one for one in script.asked if "/drafts/" in one.path]
+    assert parse_qs(urlsplit(asked.path).query)["$expand"] == [
+        f"singleValueExtendedProperties($filter=id eq '{UPLOAD_PROPERTY}')"
+    ]
+
+
+@pytest.mark.parametrize("folder", ["sentitems", "outbox"])
+def test_a_mail_that_left_drafts_was_accepted_whatever_it_was_made_for(find, folder):
+    elsewhere = in_folder(folder, upload("sent"))
+
+    def answer(asked):
+        return in_folder("drafts", upload())(asked) if "/drafts/" in asked.path else elsewhere(asked)
+
+    assert find(Script([answer])) == Sighting(folder, "sent", SENT)
+
+
+def in_drafts(*rows, removal=(204, {}, b"")):
+    return lambda asked: removal if asked.method == "DELETE" else in_folder("drafts", *rows)(asked)
+
+
+def test_drafts_made_to_upload_to_are_removed_and_no_others_by_ids_that_end_with_their_place(remove):
+    script = Script([in_drafts(upload("a/b"), row(identifier="accepted"), upload("c"))])
+    assert remove(script) is True
+    removed = [asked.path for asked in script.asked if asked.method == "DELETE"]
+    assert removed == ["/v1.0/users/noreply@contoso.example/messages/a%2Fb", removed[1]]
+    assert removed[1].endswith("/messages/c")
+    assert not any("Prefer" in asked.headers for asked in script.asked)
+
+
+def test_a_draft_that_is_not_there_any_more_when_it_is_removed_may_have_been_sent(remove):
+    gone = (404, {}, {"error": {"code": "ErrorItemNotFound", "message": ""}})
+    assert remove(Script([in_drafts(upload(), removal=gone)])) is False
+
+
+def test_where_drafts_may_not_be_removed_the_missing_permission_is_named(remove):
+    denied = (403, {}, {"error": {"code": "ErrorAccessDenied", "message": "Access is denied."}})
+    with pytest.raises(MailboxNotWritableError, match=r"Mail\.ReadWrite is missing for mails over 4 MB"):
+        remove(Script([in_drafts(upload(), removal=denied)]))
+
+
+@pytest.mark.parametrize(("status", "expected"), [(429, MailThrottledError), (404, MailboxUnavailableError)])
+def test_any_other_refusal_of_a_removal_is_the_error_it_is_when_sending(remove, status, expected):
+    with pytest.raises(expected):
+        remove(Script([in_drafts(upload(), removal=(status, {}, b""))]))

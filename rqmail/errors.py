@@ -48,9 +48,9 @@ class JobRefusedError(RqmailError):
     """A job in Redis is none of ours: it is not run, and somebody should look who may write there."""
 
     def __init__(self, job_id: str, why: str) -> None:
-        super().__init__(f"job {job_id!r} is refused: {why}")
+        self.why = scrubbed(why)
+        super().__init__(f"job {scrubbed(job_id)!r} is refused: {self.why}")
         self.job_id = job_id
-        self.why = why
 
 
 # --- a send that did not end in acceptance: what to do with message, budget and mailbox -----------------------------

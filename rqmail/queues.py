@@ -139,7 +139,9 @@ class MailJob(Job):
         """Raise ``JobRefusedError`` unless this is a job of ours."""
         name = self.func_name
         if not isinstance(name, str) or not _JOB.fullmatch(name):
-            raise JobRefusedError(self.id, f"it names {str(name)[:200]!r}; only functions of {JOBS_MODULE} are run")
+            raise JobRefusedError(
+                self.id, f"it names {scrubbed(str(name))[:200]!r}; only functions of {JOBS_MODULE} are run"
+            )
         if self.instance is not None or self.kwargs or not isinstance(self.args, (list, tuple)):
             raise JobRefusedError(self.id, "it calls with an object or keyword arguments; ours never do")
         if self._brought:

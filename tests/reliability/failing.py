@@ -27,7 +27,10 @@ from rqmail.sandbox.client import SandboxControl
 from rqmail.web import create_app
 
 #: How a faulty provider, proxy or library of ours repeats what it was given.
-REPEATED = "Invalid header value b'Bearer {token}' from {secret}; to {address}; key {key}; {pem}"
+REPEATED = (
+    "Invalid header value b'Bearer {token}' from {secret}; to {address}; key {key}; {pem}; "
+    "{line}; AUTH PLAIN {basic}; Cookie: rqmail={cookie}"
+)
 
 
 def main(planted: dict[str, str], sandbox: dict[str, str]) -> None:
@@ -56,6 +59,9 @@ def main(planted: dict[str, str], sandbox: dict[str, str]) -> None:
         address=planted["recipient"],
         key=planted["sendgrid key"],
         pem=planted["private key"],
+        line=planted["line of a key"],
+        basic=planted["name and password"],
+        cookie=planted["cookie"],
     )
     raising(web, text)
     for fault in faults(text):

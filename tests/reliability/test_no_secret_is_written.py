@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -38,6 +39,9 @@ def planted(running: Running) -> dict[str, str]:
         "tenant key": "SG.plantedtenant.plantedtenantplanted",
         "token": "eyJplanted0123456789.eyJplanted.planted",
         "private key": private_key(),
+        "line of a key": private_key().splitlines()[5],
+        "name and password": base64.b64encode(b"user:planted-password-of-basic").decode(),
+        "cookie": ".plantedcookie.aQx0Zg.plantedsignatureplanted",
         "recipient": RECIPIENT,
     }
 

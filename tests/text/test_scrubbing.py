@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import time
+from urllib.parse import quote
 
 import pytest
 
+from rqmail.errors import JobRefusedError
 from rqmail.text.scrubbing import keep_secret, scrubbed, scrubbed_event, scrubbed_value, without_addresses
 
 
@@ -19,6 +23,28 @@ def test_a_known_secret_is_taken_out_however_it_is_written():
     )
     for written in forms:
         assert scrubbed(f"x {written} y") == "x *** y"
+
+
+def test_a_known_secret_is_taken_out_in_json_in_small_hexadecimal_and_in_base64_behind_a_name():
+    secret = 'plänted~secret\\with"quotes/and+more='
+    keep_secret(secret)
+    for written in (json.dumps(secret), quote(secret).lower(), quote(secret)):
+        assert "***" in scrubbed(written)
+        assert "quotes" not in scrubbed(written)
+    for name in ("", "u:", "us:", "\0user\0"):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            written = encode((name + secret).encode()).decode()
+            assert len(scrubbed(f"x {written} y")) < len(name) + 20
+
+
+def test_each_line_of_a_known_secret_with_many_is_taken_out():
+    keep_secret("-----BEGIN X-----\nplantedlineone+/\nplantedlinetwo+/\n-----END X-----\n")
+    assert scrubbed("ValueError: plantedlinetwo+/") == "ValueError: ***"
+
+
+def test_why_a_job_is_refused_is_scrubbed_before_it_is_cut():
+    keep_secret("planted-at-the-cut-0123456789")
+    assert "planted" not in str(JobRefusedError("1", "planted-at-the-cut-0123456789"))
 
 
 def test_a_short_secret_is_taken_out_as_a_word_and_names_of_events_stay():
@@ -42,6 +68,16 @@ def test_a_short_secret_is_taken_out_as_a_word_and_names_of_events_stay():
         ("redis://:hunter2@127.0.0.1:6379/0", "redis://:***@127.0.0.1:6379/0"),
         ("postgresql://mail:hunter2@db.example.org/mail", "postgresql://mail:***@db.example.org/mail"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nx", "***\nx"),
+        ("Cookie: rqmail=.eJwl.aQx0Zg.sig; a=b", "Cookie: ***"),
+        ("{'Set-Cookie': 'session=abc.def; Secure', 'X': 1}", "{'Set-Cookie': '***', 'X': 1}"),
+        ("X-CSRFToken: IjM0.aQx0Zg.rr", "X-CSRFToken: ***"),
+        ("csrf_token=IjM0.aQx0Zg.rr&a=b", "csrf_token=***&a=b"),
+        ("AUTH PLAIN AHVzZXIAc2VjcmV0", "AUTH PLAIN ***"),
+        ("Authorization: Basic dTpw", "Authorization: Basic ***"),
+        ("https://x/AttachmentSessions('z')?authtoken=abc-9", "https://x/AttachmentSessions('z')?authtoken=***"),
+        ("token rqm_abcdefghijkl", "token ***"),
+        ("x " + "aB3+" * 16 + " y", "x *** y"),
+        ("sha256 " + "ab12" * 16, "sha256 " + "ab12" * 16),
         ("the bearer of this note", "the bearer of this note"),
         ("Nothing was sent.", "Nothing was sent."),
     ],

@@ -47,6 +47,7 @@ def configure(log_format: str) -> None:
     logging.setLogRecordFactory(scrubbed_record)
     sys.excepthook = _print_uncaught
     threading.excepthook = _print_uncaught_in_thread
+    sys.unraisablehook = _print_unraisable
 
 
 def scrub_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -92,3 +93,7 @@ def _print_uncaught(kind: type[BaseException], error: BaseException | None, wher
 def _print_uncaught_in_thread(uncaught: threading.ExceptHookArgs) -> None:
     if uncaught.exc_type is not SystemExit:
         _print_uncaught(uncaught.exc_type, uncaught.exc_value, uncaught.exc_traceback)
+
+
+def _print_unraisable(ignored: sys.UnraisableHookArgs) -> None:
+    sys.stderr.write(_traceback(ignored.exc_type, ignored.exc_value, ignored.exc_traceback) + "\n")

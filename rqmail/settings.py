@@ -283,7 +283,7 @@ class Settings(BaseSettings):
     def secrets(self) -> tuple[str, ...]:
         """Every secret among the settings, the passwords in addresses too: what no log may show."""
         given = (self.secret_key, self.admin_token, self.graph_client_secret, self.sendgrid_api_key)
-        passwords = [_password(url) for url in (self.database_url, self.redis_url)]
+        passwords = [_password(url) for url in (self.database_url, self.redis_url, self.attachments_url) if url]
         return tuple(one for one in (*(s.get_secret_value() for s in given if s), *passwords) if one)
 
 

@@ -67,6 +67,10 @@ except ValueError as error:
 thread = threading.Thread(target=fail)
 thread.start()
 thread.join()
+class Ending:
+    def __del__(self):
+        fail()
+Ending()
 fail()
 """
 
@@ -77,8 +81,8 @@ def test_no_secret_and_no_address_but_the_mailboxs_reaches_the_log_whoever_write
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     written = done.stdout + done.stderr
     assert done.returncode == 1
-    assert written.count("Invalid header value") >= 4
-    assert written.count("Traceback") >= 4
+    assert written.count("Invalid header value") >= 5
+    assert written.count("Traceback") >= 5
     assert "mail.mailbox.paused" in written
     assert "noreply@contoso.example" in written
     assert "planted-secret" not in written

@@ -249,3 +249,8 @@ def test_a_dot_env_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / ".env").write_bytes(b"\xff\xfea")
     with pytest.raises(SettingsError, match=r"\.env"):
         load_settings()
+
+
+def test_the_password_in_the_address_of_attachments_is_a_secret(monkeypatch):
+    monkeypatch.setenv("RQMAIL_ATTACHMENTS_URL", "memory://key:planted-in-attachments@bucket/folder")
+    assert "planted-in-attachments" in load_settings().secrets

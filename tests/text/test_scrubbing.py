@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import time
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
 
 from rqmail.errors import JobRefusedError
+from rqmail.mailers.graph.certificate import AppCertificate
 from rqmail.text.scrubbing import keep_secret, scrubbed, scrubbed_event, scrubbed_value, without_addresses
 
 
@@ -40,6 +42,11 @@ def test_a_known_secret_is_taken_out_in_json_in_small_hexadecimal_and_in_base64_
 def test_each_line_of_a_known_secret_with_many_is_taken_out():
     keep_secret("-----BEGIN X-----\nplantedlineone+/\nplantedlinetwo+/\n-----END X-----\n")
     assert scrubbed("ValueError: plantedlinetwo+/") == "ValueError: ***"
+
+
+def test_the_last_line_of_an_apps_key_is_taken_out_too():
+    AppCertificate("-----BEGIN X-----\nplantedlinefirst\nplantedlinelast=\n-----END X-----\n", "", datetime.now(UTC))
+    assert scrubbed("ValueError: plantedlinelast=") == "ValueError: ***"
 
 
 def test_why_a_job_is_refused_is_scrubbed_before_it_is_cut():

@@ -14,6 +14,7 @@ from cryptography.x509 import Certificate, load_pem_x509_certificate
 
 from rqmail.errors import MailAuthError
 from rqmail.text.decoding import decoded
+from rqmail.text.scrubbing import keep_secret
 
 _BLOCK = re.compile(r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----.*?-----END (?P=label)-----", re.DOTALL)
 
@@ -25,6 +26,9 @@ class AppCertificate:
     private_key: str = field(repr=False)
     certificate: str
     valid_until: datetime
+
+    def __post_init__(self) -> None:
+        keep_secret(self.private_key)
 
 
 def read_certificate(file: Path, now: datetime) -> AppCertificate:

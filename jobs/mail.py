@@ -59,9 +59,7 @@ def _at_work(*, tick: bool = False) -> Iterator[Application]:
     app = application()
     job = get_current_job()
     if job is not None:
-        app.queues.note_at_work(job.worker_name or "", job.origin)
-        if tick:
-            app.queues.drop_missed(job.id)
+        app.queues.note_at_work(job.worker_name or "", job.origin, tick_id=job.id if tick else None)
     try:
         yield app
     finally:

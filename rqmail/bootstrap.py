@@ -105,10 +105,11 @@ class Application:
     @_Part
     def redis(self) -> Redis:
         """The client for queues, tokens and metrics: retried during a restart, for a bounded time."""
-        from redis import Redis, __version__
+        from redis import Redis
         from redis.backoff import ExponentialBackoff
-        from redis.driver_info import DriverInfo
         from redis.retry import Retry
+
+        from rqmail.ratelimit.connections import DRIVER
 
         client: Redis = Redis.from_url(
             self.settings.redis_url,
@@ -116,7 +117,7 @@ class Application:
             socket_timeout=5,
             health_check_interval=30,
             retry=Retry(ExponentialBackoff(cap=1, base=0.05), 3),
-            driver_info=DriverInfo(lib_version=__version__),  # else looked up on disk for each connection
+            driver_info=DRIVER,
         )
         return client
 
@@ -399,42 +400,50 @@ class Application:
 
 def build(settings: Settings | None = None, clock: Clock = utc_now) -> Application:
     """Wire an application; connects to nothing yet, but points the models at the settings' database."""
-    settings = settings or load_settings()
+    return _opened(Application(settings or load_settings(), clock, _limiter_for_tests))
+
+
+def _opened(application: Application) -> Application:
+    """Make this process the application's: its log, its secrets, its database."""
+    settings = application.settings
     keep_secret(*settings.secrets)
     logs.configure(settings.log_format)
     connect(settings.database_url)
-    return Application(settings, clock, _limiter_for_tests)
+    return application
 
 
 def preload() -> None:
-    """Import everything a job needs and read the settings, for a stock worker, which forks a child for each job.
+    """Import and wire what a job needs, for a stock worker, which forks a child for each job.
 
-    Nothing is wired and nothing connected: a child makes its own. Settings that are wrong are left for it to tell.
-    A stock ``rqscheduler`` keeps the ticks registered from then on.
+    Nothing is connected and nothing of this process changed: a child opens its own. Settings that are wrong are left
+    for it to tell. A stock ``rqscheduler`` keeps the ticks registered from then on.
     """
-    global _read_by_parent  # noqa: PLW0603 - what a child finds after the fork
+    global _wired_by_parent  # noqa: PLW0603 - what a child finds after the fork
     from rqmail import ticks, token_store, vault
     from rqmail.administration import changes
     from rqmail.delivery import dispatch, lanes, outcomes, recovery, retention
     from rqmail.insight import readiness
     from rqmail.intake import importing
     from rqmail.mailers import factory
+    from rqmail.mailers.graph import entra
     from rqmail.queues import MailJob
 
     needed = (ticks, token_store, vault, changes, dispatch, lanes, outcomes, recovery, retention, readiness)
-    _ = (*needed, importing, factory)
+    _ = (*needed, importing, factory, entra)
     MailJob.tick_moved = _keep_ticks
+    with suppress(SettingsError):
+        wired = Application(load_settings(), utc_now)
+        _ = (wired.queues, wired.timetable, wired.dispatcher, wired.lanes)
+        _wired_by_parent = (os.getpid(), wired)
     gc.collect()
     gc.freeze()  # what a child does not look through, it does not copy
-    with suppress(SettingsError):
-        _read_by_parent = (os.getpid(), load_settings())
 
 
 def _keep_ticks(_moved: MailJob) -> None:
     application().timetable.keep_in_background()
 
 
-_read_by_parent: tuple[int, Settings] | None = None
+_wired_by_parent: tuple[int, Application] | None = None
 _process: tuple[int, Application] | None = None
 _limiter_for_tests: MailRateLimiter | None = None
 
@@ -443,8 +452,8 @@ def application() -> Application:
     """Answer this process's application, built from the environment at first use (and anew after a fork)."""
     global _process  # noqa: PLW0603 - one application a process
     if _process is None or _process[0] != os.getpid():
-        read = _read_by_parent
-        _process = (os.getpid(), build(read[1] if read and read[0] == os.getppid() else None))
+        wired = _wired_by_parent
+        _process = (os.getpid(), _opened(wired[1]) if wired and wired[0] == os.getppid() else build())
     return _process[1]
 
 

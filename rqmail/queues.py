@@ -23,6 +23,7 @@ from rq.utils import as_text, str_to_date
 
 from rqmail.clock import Clock
 from rqmail.errors import JobRefusedError
+from rqmail.ratelimit.connections import DRIVER
 from rqmail.text.scrubbing import scrubbed, without_addresses
 
 log = structlog.get_logger()
@@ -121,6 +122,7 @@ class MailJob(Job):
             # A stock worker reads the job first and then forks for it: what a job needs is imported here, once.
             with suppress(Exception):  # told by the job that runs it
                 import_module(JOBS_MODULE)
+            self.connection.connection_pool.connection_kwargs.setdefault("driver_info", DRIVER)  # each child connects
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Store the job; a stock ``rqscheduler``, which stores each tick it moves, keeps the ticks registered then.
@@ -216,10 +218,6 @@ class MailQueues:
         )
         return True
 
-    def drop_missed(self, job_id: str) -> int:
-        """Take further copies of a tick out of the queues: one that was missed five times runs once."""
-        return sum(int(self._redis.lrem(queue.key, 0, job_id)) for queue in self._queues.values())
-
     def alive(self, job_ids: Iterable[str]) -> set[str]:
         """Answer which of these jobs are waiting in their queue, or began so lately that they still begin messages."""
         wanted = list(dict.fromkeys(job_ids))
@@ -244,9 +242,11 @@ class MailQueues:
 
     def end_dispatch(self, token: str, *, worked: bool = True) -> None:
         """Let others dispatch, and remember that a tick came to its end now, if it ``worked``."""
+        pipe = self._redis.pipeline(transaction=False)
         if worked:
-            self._redis.set(_LAST_TICK, str(self._clock().timestamp()), ex=86_400)
-        self._redis.eval(UNLOCK, 1, _DISPATCHING, token)
+            pipe.set(_LAST_TICK, str(self._clock().timestamp()), ex=86_400)
+        pipe.eval(UNLOCK, 1, _DISPATCHING, token)
+        pipe.execute()
 
     def last_tick(self) -> datetime | None:
         """Say when a dispatch last came to its end, if that was within a day."""
@@ -271,9 +271,17 @@ class MailQueues:
         """Count the jobs waiting in each queue."""
         return {name: queue.count for name, queue in self._queues.items()}
 
-    def note_at_work(self, worker: str, queue: str) -> None:
-        """Remember that ``worker`` begins a job from ``queue`` now, where an emptied Redis forgot that it is there."""
-        if self._redis.sismember(Worker.redis_workers_keys, f"{Worker.redis_worker_namespace_prefix}{worker}"):
+    def note_at_work(self, worker: str, queue: str, *, tick_id: str | None = None) -> None:
+        """Remember that ``worker`` begins a job from ``queue`` now, where an emptied Redis forgot that it is there.
+
+        Further copies of a tick are taken out of the queues: one that was missed five times runs once.
+        """
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.sismember(Worker.redis_workers_keys, f"{Worker.redis_worker_namespace_prefix}{worker}")
+        if tick_id is not None:
+            for each in self._queues.values():
+                pipe.lrem(each.key, 0, tick_id)
+        if pipe.execute()[0]:
             return
         pipe = self._redis.pipeline(transaction=False)
         pipe.hset(_WORKING, f"{worker}|{queue}", str(int(self._clock().timestamp())))

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
 from redis import Redis
-from redis import __version__ as redis_version
 from redis.backoff import NoBackoff
-from redis.driver_info import DriverInfo
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from rqmail.clock import Clock, monotonic
 from rqmail.errors import InvalidInputError, PauseCause
+from rqmail.ratelimit.connections import DRIVER
 from rqmail.ratelimit.encoding import (
     Encoding,
     Why,
@@ -109,7 +108,7 @@ class MailRateLimiter:
             socket_timeout=READ_TIMEOUT_SECONDS,
             retry=Retry(NoBackoff(), 0),
             max_connections=MOST_CONNECTIONS,
-            driver_info=DriverInfo(lib_version=redis_version),  # else looked up on disk for each connection
+            driver_info=DRIVER,
         )
         return cls(
             redis,

@@ -121,7 +121,7 @@ def _live_until(moment: Moment, number: signal.Signals, environment: dict[str, s
     from rqmail import bootstrap
     from rqmail.processes import worker
 
-    bootstrap._read_by_parent = None  # the fork server read them in the environment of the first test
+    bootstrap._wired_by_parent = None  # the fork server read the settings in the environment of the first test
     if ahead is not None:
         bootstrap._process = (os.getpid(), bootstrap.build(clock=_ClockAhead(ahead)))
     app = bootstrap.application()

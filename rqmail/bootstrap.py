@@ -199,6 +199,7 @@ class Application:
             self.metrics,
             contents=self.contents,
             max_attempts=self.settings.max_attempts,
+            lease=self._lease,
         )
 
     @_Part

@@ -51,4 +51,5 @@ def composed(message: Message, contents: Contents | None, permit: Permit, store:
         from_=None if extras.from_ is None else Address(extras.from_.address, extras.from_.name),
         permit=permit,
         attempt=attempt_name(message.id, message.claim),
+        tried_before=message.tried_before,
     )

@@ -256,6 +256,7 @@ class _Run:
             self.lost += len(missing)
             for message in (m for m in messages if m.id in started):
                 message.goes_through(route)
+                message.tried_before = message.attempted_on is not None
                 message.attempted_on, message.lease_until = began, lease_until
                 mailbox.begun.append(message)
 

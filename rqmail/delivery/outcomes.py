@@ -118,7 +118,10 @@ class _Call:
 
 
 class MailProviderService:
-    """Sends one message and writes what became of it; no exception leaves it but a lost database's."""
+    """Sends one message and writes what became of it; no exception leaves it but a lost database's.
+
+    ``lease`` is how long a message is left alone by recovery from when its send begins.
+    """
 
     def __init__(
         self,
@@ -129,7 +132,9 @@ class MailProviderService:
         *,
         max_attempts: int,
         contents: ContentStore | None = None,
+        lease: timedelta = timedelta(minutes=2),
     ) -> None:
+        self._lease = lease
         self._contents = contents or ContentStore(clock)
         self._senders = senders
         self._limiter = limiter
@@ -144,7 +149,7 @@ class MailProviderService:
         """
         at = self._clock()
         began = monotonic()
-        permit = Permit(lambda: self._check_claim(message))
+        permit = Permit(lambda: self._check_claim(message), holds=[lambda seconds: self._hold(message, seconds)])
         try:
             sender = self._senders.find(message.sender)
             known = contents or load_contents([message.id]).get(message.id)
@@ -181,6 +186,23 @@ class MailProviderService:
             raise MailClaimLostError("The claim on the message could not be read. Nothing was sent.") from away
         if not (ours and message.may_begin(self._clock())):
             raise MailClaimLostError("The claim on the message is too old, or another's. Nothing was sent.")
+
+    def _hold(self, message: Message, seconds: float) -> None:
+        """Keep the claim through a call that may take ``seconds`` more than a small one; raises when it is lost.
+
+        The lease is written anew when less than half of it would be left beside those seconds, or half of it is over: a
+        request may be begun in its first half only.
+        """
+        now, until = self._clock(), message.lease_until
+        enough = until is not None and until - now >= self._lease / 2 + timedelta(seconds=seconds)
+        if enough and message.may_begin(now):
+            return
+        try:
+            ours = message.prolong(now, now + self._lease + timedelta(seconds=2 * seconds))
+        except AWAY_ERRORS as away:
+            raise MailClaimLostError("The claim on the message could not be prolonged. Nothing was sent.") from away
+        if not ours:
+            raise MailClaimLostError("The claim on the message is another's by now. Nothing was sent.")
 
     # --- the endings, each in one place --------------------------------------------------------------------------
 
@@ -311,6 +333,8 @@ class MailProviderService:
 
     def _unforeseen(self, call: _Call, problem: Exception) -> Ending:
         """A fault of our own: after the request was begun nobody knows, before it the sender is paused."""
+        if isinstance(problem, AWAY_ERRORS) and not call.begun:  # a file could not be read while the database was away
+            return self._put_back(call.message)
         log.error("mail.send.unexpected", messageUuid=call.message.id, begun=call.begun, exc_info=problem)
         if call.begun:
             return self._unknown(call, MailOutcomeUnknownError(f"Unexpected {type(problem).__name__} while sending"))

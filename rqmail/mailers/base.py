@@ -38,6 +38,16 @@ class Permit:
 
     check: Callable[[], None]
     taken: bool = False
+    #: What keeps the mail ours: each is told in how many seconds beyond the usual the next call may end.
+    holds: list[Callable[[float], None]] = field(default_factory=list)
+
+    def hold(self, seconds: float) -> None:
+        """Keep the mail ours, and its place in flight, through a call that may take so much longer than a small one.
+
+        Raises ``MailClaimLostError`` when it is not ours any more.
+        """
+        for one in self.holds:
+            one(seconds)
 
     def take(self) -> None:
         """Check that the request may be written, and note that it is."""
@@ -73,7 +83,7 @@ class Mail:
     ``text`` and ``html`` are the bodies, ``None`` where there is none; ``headers`` are extra headers by name, of which
     intake has let through what may be set; ``from_`` is whom the mail is from, where not the mailbox itself;
     ``permit`` is to be taken before the request is written, where somebody must know that moment; ``attempt`` names
-    this attempt at it.
+    this attempt at it, and ``tried_before`` says that it is not the first.
     """
 
     id: str
@@ -92,11 +102,17 @@ class Mail:
     from_: Address | None = None
     permit: Permit | None = field(default=None, compare=False, repr=False)
     attempt: str | None = field(default=None, compare=False)
+    tried_before: bool = field(default=False, compare=False)
 
     @property
     def before_writing(self) -> Callable[[], None] | None:
         """What to call directly before the first byte of the request that sends it."""
         return None if self.permit is None else self.permit.take
+
+    def hold(self, seconds: float) -> None:
+        """Keep it ours through a call that may take so much longer than a small one, where it can be lost."""
+        if self.permit is not None:
+            self.permit.hold(seconds)
 
     @property
     def recipient_count(self) -> int:

@@ -26,7 +26,7 @@ from rqmail.mailers.base import Address, Checked, Mail, MailFile, Receipt, as_ba
 from rqmail.mailers.http.failures import error_for_exception
 from rqmail.mailers.http.provider_text import one_line
 from rqmail.mailers.http.retry_after import believable, parse_retry_after
-from rqmail.mailers.http.transport import Answer, Transport
+from rqmail.mailers.http.transport import Answer, Transport, slow_seconds
 
 MOST_RECIPIENTS = 1000
 LARGEST_REQUEST = 30 * 1024 * 1024
@@ -55,6 +55,7 @@ class SendGridMailer:
         body = _encode(mail, self._sender)
         if len(body) > LARGEST_REQUEST:
             raise _too_large(len(body))
+        mail.hold(2 * slow_seconds(len(body)))
         try:
             answer = self._transport.request("POST", self._url, self._headers, body, before_writing=mail.before_writing)
         except (RequestException, HTTPError, OSError) as error:

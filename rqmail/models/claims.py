@@ -111,8 +111,19 @@ class ClaimMoves(MessageRow):
 
         Half of the lease is for the request itself and for clocks that differ.
         """
-        began, until = self.attempted_on, self.lease_until
+        began, until = self.prolonged_on or self.attempted_on, self.lease_until
         return began is not None and until is not None and now < began + (until - began) / 2
+
+    def prolong(self, now: datetime, until: datetime) -> bool:
+        """Have recovery leave a message that is SENDING alone until then; ``False`` where the claim is lost."""
+        cls = type(self)
+        mine = (cls.id == self.id) & (cls.claim == self.claim) & cls.now_in(_S.SENDING)
+        statement = cls.update(lease_until=until).where(mine)
+        with pooled_connection():
+            if not statement.execute():
+                return False
+        self.prolonged_on, self.lease_until = now, until
+        return True
 
     def is_claimed(self) -> bool:
         """Read whether the row is still SENDING under the claim this one was started with."""

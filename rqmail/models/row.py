@@ -68,6 +68,9 @@ class MessageRow(BaseModel):
     #: Which worker's claim is the present one while SENDING; an outcome is only written under its own claim.
     claim = peewee.CharField(max_length=36, null=True)
     lease_until = UtcDateTimeField(null=True)
+    #: When the lease was last prolonged in this process, and whether this is not the first attempt; no columns.
+    prolonged_on: datetime | None = None
+    tried_before = False
     #: What the last attempt went through, as :class:`Route` says, and when it began; before the first one, the mailbox
     #: that the message was claimed for.
     mailbox_key = peewee.CharField(max_length=320, null=True)

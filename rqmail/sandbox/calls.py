@@ -16,7 +16,8 @@ from rqmail.sandbox.faults import Fault
 from rqmail.sandbox.mailbox import Mailbox
 from rqmail.sandbox.state import SandboxState
 
-_DEFAULT_CODES = {
+#: What a refusal says where nobody chose its code.
+DEFAULT_CODES = {
     400: "BadRequest",
     401: "InvalidAuthenticationToken",
     403: "ErrorAccessDenied",
@@ -113,7 +114,7 @@ class CallRunner:
             operation(call)
 
         def error(wanted: Fault) -> web.Response:
-            code = wanted.code or _DEFAULT_CODES.get(wanted.status, "UnknownError")
+            code = wanted.code or DEFAULT_CODES.get(wanted.status, "UnknownError")
             refusal = GraphRefusal(wanted.status, code, wanted.message, wanted.headers)
             return error_answer(refusal, call.ids, self._state.now())
 

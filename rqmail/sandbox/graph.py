@@ -8,14 +8,15 @@ from typing import Any
 
 from aiohttp import web
 
-from rqmail.sandbox.answers import CallIds, GraphRefusal, empty_answer, error_answer, graph_time, json_answer
-from rqmail.sandbox.calls import Call, CallRunner, read_body
+from rqmail.sandbox.answers import GraphRefusal, empty_answer, graph_time, json_answer
+from rqmail.sandbox.calls import Call, CallRunner
 from rqmail.sandbox.mailbox import FOLDERS, StoredMessage
 from rqmail.sandbox.mime import message_from_mime
 from rqmail.sandbox.outgoing import accept, check_headers, check_outgoing, sent_copy, visible_from
 from rqmail.sandbox.queries import MessageQuery, message_view
 from rqmail.sandbox.schema import read_typed
 from rqmail.sandbox.state import SandboxState
+from rqmail.sandbox.upload_calls import UploadCalls, add_volume
 from rqmail.sandbox.uploads import UploadSession
 
 _CONTEXT = "https://graph.microsoft.com/v1.0/$metadata#"
@@ -52,9 +53,7 @@ class GraphMail:
             ("GET", f"{user}/mailFolders/{{folder}}/messages", "listMessages", self.list_messages),
         ):
             router.add_route(method, path, run(name, operation))
-        router.add_route("PUT", "/upload/{token}", self.put_range)
-        router.add_route("GET", "/upload/{token}", self.get_upload)
-        router.add_route("DELETE", "/upload/{token}", self.cancel_upload)
+        UploadCalls(self._state).add_routes(router)
 
     # --- users -----------------------------------------------------------------------------------------------------
 
@@ -188,7 +187,12 @@ class GraphMail:
 
     def list_attachments(self, call: Call) -> web.Response:
         """``GET …/attachments``."""
-        return json_answer({"value": self._find(call).attachments})
+        wanted = call.request.query.get("$select")
+        files = self._find(call).attachments
+        if wanted is not None:
+            names = {"id", *wanted.split(",")}
+            files = [{name: value for name, value in file.items() if name in names} for file in files]
+        return json_answer({"value": files})
 
     def add_attachment(self, call: Call) -> web.Response:
         """``POST …/attachments``: a file small enough for one request."""
@@ -196,6 +200,7 @@ class GraphMail:
         attachment = read_typed("attachment", call.json())
         if not attachment.get("name"):
             raise GraphRefusal(400, "ErrorInvalidRequest", "An attachment needs a name.")
+        add_volume(self._state, call.mailbox, len(call.body))
         attachment["id"] = secrets.token_urlsafe(24)
         stored.attachments.append(attachment)
         return json_answer(attachment, 201)
@@ -206,7 +211,7 @@ class GraphMail:
         wish = {name.lower(): value for name, value in call.json().items()}
         item = read_typed("attachmentItem", wish.get("attachmentitem"))
         expires = self._state.now() + _UPLOAD_LIFETIME
-        session = UploadSession.open(stored, item, expires)
+        session = UploadSession.open(call.mailbox, stored, item, expires)
         self._state.uploads[session.token] = session
         return json_answer(
             {
@@ -222,51 +227,6 @@ class GraphMail:
     def _upload_origin(self) -> str:
         """Another host than Graph's, as with Microsoft: a client that knows where its token belongs sends none here."""
         return self._state.origin.replace("//localhost:", "//127.0.0.1:")
-
-    async def put_range(self, request: web.Request) -> web.Response:
-        """``PUT`` one range to an upload URL."""
-        ids = CallIds(request)
-        try:
-            session = self._session(request)
-            chunk = await read_body(request, self._state.limits.request_bytes)
-            if not session.put(request.headers.get("Content-Range", ""), chunk):
-                return ids.stamp(json_answer(session.as_json()))
-            attachment = session.attach()
-            del self._state.uploads[session.token]
-            answer = empty_answer(201)
-            answer.headers["Location"] = f"{self._state.origin}/attachments/{attachment['id']}"
-            return ids.stamp(answer)
-        except GraphRefusal as refusal:
-            return self._refuse(refusal, ids)
-
-    async def get_upload(self, request: web.Request) -> web.Response:
-        """``GET`` an upload URL: where it stands."""
-        ids = CallIds(request)
-        try:
-            return ids.stamp(json_answer(self._session(request).as_json()))
-        except GraphRefusal as refusal:
-            return self._refuse(refusal, ids)
-
-    async def cancel_upload(self, request: web.Request) -> web.Response:
-        """``DELETE`` an upload URL: give it up."""
-        ids = CallIds(request)
-        try:
-            del self._state.uploads[self._session(request).token]
-            return ids.stamp(empty_answer(204))
-        except GraphRefusal as refusal:
-            return self._refuse(refusal, ids)
-
-    def _refuse(self, refusal: GraphRefusal, ids: CallIds) -> web.Response:
-        self._state.ledger.refused[refusal.code] += 1
-        return ids.stamp(error_answer(refusal, ids, self._state.now()))
-
-    def _session(self, request: web.Request) -> UploadSession:
-        if "Authorization" in request.headers:
-            raise GraphRefusal(401, "InvalidAuthorization", "An upload URL takes no Authorization header.")
-        session = self._state.uploads.get(request.match_info["token"])
-        if session is None or session.expires <= self._state.now():
-            raise GraphRefusal(404, "ErrorItemNotFound", "The upload session was not found or has expired.")
-        return session
 
     def _draft(self, call: Call) -> StoredMessage:
         stored = self._find(call)

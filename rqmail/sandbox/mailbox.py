@@ -46,6 +46,7 @@ class Mailbox:
         self.calls = RollingWindow(600)
         self.sends = RollingWindow(60)
         self.recipients = RollingWindow(86_400)
+        self.uploaded = RollingWindow(300)
         self._messages: dict[str, StoredMessage] = {}
         self._folders: dict[str, dict[str, StoredMessage]] = {name: {} for name in FOLDERS}
 

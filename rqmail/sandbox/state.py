@@ -104,6 +104,8 @@ class SandboxState:
             "maxInFlight": max((mailbox.max_in_flight for mailbox in self.mailboxes.values()), default=0),
             "maxPerMinute": max((mailbox.sends.peak for mailbox in self.mailboxes.values()), default=0),
             "maxRecipientsPerDay": max((mailbox.recipients.peak for mailbox in self.mailboxes.values()), default=0),
+            "maxUploaded": max((mailbox.uploaded.peak for mailbox in self.mailboxes.values()), default=0),
+            "uploadsOpen": len(self.uploads),
             "tokens": {
                 "issued": self.tokens.issued,
                 "refused": self.tokens.refused,

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from rqmail.sandbox.answers import GraphRefusal, graph_time
-from rqmail.sandbox.mailbox import StoredMessage
+from rqmail.sandbox.mailbox import Mailbox, StoredMessage
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 _MAX_FILE = 150 * 1024 * 1024
@@ -20,6 +20,7 @@ _MAX_FILE = 150 * 1024 * 1024
 class UploadSession:
     """One file on its way into a draft; the token in its URL is all the authorization there is."""
 
+    mailbox: Mailbox
     message: StoredMessage
     item: dict[str, Any]
     expires: datetime
@@ -27,13 +28,13 @@ class UploadSession:
     content: bytearray = field(default_factory=bytearray)
 
     @classmethod
-    def open(cls, message: StoredMessage, item: dict[str, Any], expires: datetime) -> UploadSession:
+    def open(cls, mailbox: Mailbox, message: StoredMessage, item: dict[str, Any], expires: datetime) -> UploadSession:
         """Start an upload of the file that ``item`` describes."""
         if item.get("attachmentType") != "file" or not item.get("name"):
             raise GraphRefusal(400, "ErrorInvalidRequest", "attachmentType must be 'file' and name must not be empty.")
         if not 0 < item.get("size", 0) <= _MAX_FILE:
             raise GraphRefusal(400, "ErrorAttachmentSizeLimitExceeded", "The attachment size is not within the limit.")
-        return cls(message, item, expires)
+        return cls(mailbox, message, item, expires)
 
     def put(self, content_range: str, chunk: bytes) -> bool:
         """Take one range, in order; answer whether the file is complete."""

@@ -385,6 +385,70 @@ def test_what_we_reject_ourselves_says_nothing_about_the_mailbox(sqlite_database
     assert paused(limiter) is None
 
 
+# --- a send of many calls ---
+
+
+def test_a_send_of_many_calls_keeps_its_claim_from_the_first_to_the_last(
+    database, service, outside, clock, monkeypatch
+):
+    message = message_in(S.SENDING, lease_until=START + timedelta(minutes=2))
+    leases = []
+
+    def hold_and_look(mail):
+        for _ in range(5):
+            mail.hold(80)
+            leases.append(reloaded(message).lease_until - clock())
+            clock.advance(minutes=3)
+        mail.hold(0)
+        mail.permit.take()
+        return Receipt(202, **IDS)
+
+    monkeypatch.setattr(outside, "send", hold_and_look)
+    assert service.send(message) is Ending.DONE
+    assert reloaded(message).status == S.SENT
+    assert leases == [timedelta(minutes=2, seconds=160)] * 5
+
+
+def test_a_call_that_fits_the_lease_there_is_writes_nothing(database, service, outside, monkeypatch):
+    def send(mail):
+        mail.hold(30)
+        mail.permit.take()
+        return Receipt(202, **IDS)
+
+    monkeypatch.setattr(outside, "send", send)
+    message = message_in(S.SENDING, lease_until=START + timedelta(minutes=2))
+    service.send(message)
+    assert message.prolonged_on is None
+    assert reloaded(message).status == S.SENT
+
+
+def test_a_send_whose_claim_was_lost_between_two_calls_ends_and_is_left_to_others(
+    database, service, outside, clock, monkeypatch, limiter
+):
+    message = message_in(S.SENDING, lease_until=START + timedelta(minutes=2))
+
+    def lost(mail):
+        mail.hold(100)
+        Message.update(claim="another").where(Message.id == message.id).execute()
+        clock.advance(minutes=5)
+        mail.hold(100)
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr(outside, "send", lost)
+    assert service.send(message) is Ending.LOST
+    assert (reloaded(message).status, reloaded(message).claim) == (S.SENDING, "another")
+    usage = limiter.usage({KEY: LIMITS})[KEY]
+    assert (usage.minute.used, usage.in_flight.used) == (0, 0)
+
+
+def test_a_file_that_cannot_be_read_while_the_database_is_away_is_no_fault_of_the_sender(
+    database, service, outside, limiter
+):
+    outside.raises, outside.begun = peewee.OperationalError("gone"), False
+    assert service.send(message_in(S.SENDING)) is Ending.PUT_BACK
+    assert limiter.usage({KEY: LIMITS})[KEY].paused_until_ms is None
+
+
 # --- what is told --------------------------------------------------------------------------------------------------
 
 

@@ -213,3 +213,18 @@ def test_a_connection_borrowed_twice_is_one_and_is_given_back_once(database):
             assert db.connection() is outer
         assert not db.is_closed()
     assert db.is_closed()
+
+
+def test_a_lease_is_prolonged_under_its_own_claim_only_and_a_request_may_begin_in_its_first_half(database):
+    message = message_in(S.SENDING)
+    later = START + timedelta(minutes=4)
+    assert not message.may_begin(later)
+    assert message.prolong(later, later + timedelta(minutes=6))
+    assert reloaded(message).lease_until == later + timedelta(minutes=6)
+    assert reloaded(message).attempted_on == START
+    assert message.may_begin(later + timedelta(minutes=2))
+    assert not message.may_begin(later + timedelta(minutes=3))
+    for change in ({"claim": "another"}, {"status": S.UNKNOWN.value, "claim": "claim-1"}):
+        Message.update(**change).where(Message.id == message.id).execute()
+        assert not message.prolong(later, later + timedelta(hours=1))
+        assert reloaded(message).lease_until == later + timedelta(minutes=6)

@@ -73,6 +73,17 @@ class GraphHttp:
             answer = self._send(method, url, headers, body, token=fresh, limit=limit, before_writing=before_writing)
         return answer
 
+    def ask_upload_url(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
+        """Send one request to an upload URL, which is all the authorization there is: our token is not told.
+
+        No error holds the address; without an answer raises the fitting ``MailError``.
+        """
+        try:
+            return self._transport.request(method, url, headers, body)
+        except (RequestException, HTTPError, OSError) as error:
+            failure = error_for_exception(error, "Microsoft Graph's upload service")
+        raise failure  # outside of the handler: what urllib3 raises quotes the address
+
     def _send(
         self,
         method: str,

@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any
 
-from rqmail.mailers.base import Address, Mail, MailFile, wire_address
+from rqmail.mailers.base import Address, Mail, MailFile, as_base64, wire_address
 
 #: The extended property that carries our id in the mailbox. Never change it: mails are found again by it.
 ID_PROPERTY = "String {6f0d5c1e-9a43-4f0e-8d3b-52c7b1f4a9e6} Name rqmail-id"
@@ -36,8 +36,22 @@ def encode_message(mail: Mail) -> bytes:
     """Write ``mail`` with its files as a ``sendMail`` request."""
     message = message_of(mail)
     if mail.files:
-        message["attachments"] = [_attachment(one) for one in mail.files]
+        message["attachments"] = [attachment_of(one) for one in mail.files]
     return encoded({"message": message, "saveToSentItems": True})
+
+
+def request_size(mail: Mail) -> int:
+    """Answer how many bytes :func:`encode_message` writes; no file is read for it."""
+    size = len(encoded({"message": message_of(mail), "saveToSentItems": True}))
+    if mail.files:
+        size += len(b',"attachments":[]') + len(mail.files) - 1
+        size += sum(attachment_size(one) for one in mail.files)
+    return size
+
+
+def attachment_size(file: MailFile) -> int:
+    """Answer how many bytes :func:`attachment_of` becomes; the file is not read."""
+    return len(encoded(_described(file, ""))) + as_base64(file.size)
 
 
 def message_of(mail: Mail) -> dict[str, Any]:
@@ -83,12 +97,17 @@ def encoded(document: dict[str, Any]) -> bytes:
     return _as_json(document).encode("utf-8", errors="replace")
 
 
-def _attachment(file: MailFile) -> dict[str, Any]:
+def attachment_of(file: MailFile) -> dict[str, Any]:
+    """Say a file, its bytes and all, as Graph's ``fileAttachment``."""
+    return _described(file, base64.b64encode(file.read()).decode("ascii"))
+
+
+def _described(file: MailFile, content: str) -> dict[str, Any]:
     told: dict[str, Any] = {
         "@odata.type": "#microsoft.graph.fileAttachment",
         "name": file.name,
         "contentType": file.content_type,
-        "contentBytes": base64.b64encode(file.read()).decode("ascii"),
+        "contentBytes": content,
     }
     if file.content_id is not None:
         told |= {"isInline": True, "contentId": file.content_id}

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from http.client import HTTPException
 from socket import SocketIO, socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
@@ -34,25 +34,36 @@ if TYPE_CHECKING:
 MAX_IDLE_SECONDS = 30.0
 
 
-_before_writing: ContextVar[Callable[[], None] | None] = ContextVar("before_writing", default=None)
+class _Writing(NamedTuple):
+    """What holds for a request: what is called before its first byte, and how many seconds writing it may take."""
+
+    before: Callable[[], None] | None
+    seconds: float
+
+
+_writing: ContextVar[_Writing | None] = ContextVar("writing", default=None)
 
 
 @contextmanager
-def called_before_writing(action: Callable[[], None] | None) -> Iterator[None]:
-    """Have ``action`` called directly before the first byte of each request that this thread sends inside."""
-    token = _before_writing.set(action)
+def written_within(seconds: float, before: Callable[[], None] | None) -> Iterator[None]:
+    """Bound the writing of each request that this thread sends inside, and call ``before`` ahead of its first byte."""
+    token = _writing.set(_Writing(before, seconds))
     try:
         yield
     finally:
-        _before_writing.reset(token)
+        _writing.reset(token)
 
 
 def _about_to_write(connection: _PlainConnection | _TlsConnection) -> None:
     if connection.sock is None:
         connection.connect()
-    action = _before_writing.get()
-    if action is not None:
-        action()
+    writing = _writing.get()
+    if writing is None:
+        return
+    if connection.sock is not None:
+        connection.sock.settimeout(writing.seconds)
+    if writing.before is not None:
+        writing.before()
 
 
 class _DeadlineReader(io.RawIOBase):

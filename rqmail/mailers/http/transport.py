@@ -12,7 +12,7 @@ from urllib3 import Timeout
 from urllib3.exceptions import HTTPError
 
 from rqmail.mailers.http.per_process import PerProcess
-from rqmail.mailers.http.pool import NEVER_AGAIN, PoolAdapter, called_before_writing
+from rqmail.mailers.http.pool import NEVER_AGAIN, PoolAdapter, written_within
 from rqmail.settings import LOOPBACK_HOSTS
 from rqmail.version import VERSION
 
@@ -20,6 +20,14 @@ _CHUNK = 16 * 1024
 
 #: Whom a provider's own logs name, whatever a library would call itself.
 _USER_AGENT = f"rqmail/{VERSION}"
+
+#: A line that carries less is not waited for.
+_SLOWEST_BYTES_A_SECOND = 100_000
+
+
+def slow_seconds(size: int) -> float:
+    """Answer how long the slowest line we wait for takes over so many bytes."""
+    return size / _SLOWEST_BYTES_A_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,8 @@ class Transport:
 
     Stands on the pools of requests' adapter rather than its session: no cookies, no redirects, and nothing from the
     environment but the proxy, which is looked up once per host (loopback has none). ``connect_timeout`` bounds
-    connecting and each write, ``answer_timeout`` the whole answer. ``ca_bundle`` replaces the trusted certificates.
+    connecting and the writing, ``answer_timeout`` the whole answer; the latter two grow with the bytes of the request,
+    as :func:`slow_seconds` says. ``ca_bundle`` replaces the trusted certificates.
     """
 
     def __init__(
@@ -47,7 +56,8 @@ class Transport:
         ca_bundle: Path | None = None,
         connections: int = 256,
     ) -> None:
-        self._timeout = Timeout(connect=connect_timeout, read=answer_timeout)
+        self._connect_timeout = connect_timeout
+        self._answer_timeout = answer_timeout
         self._verify: bool | str = str(ca_bundle) if ca_bundle else True
         self._adapter = PerProcess(lambda: PoolAdapter(connections=connections))
         self._proxies: dict[str, dict[str, str]] = {}
@@ -71,7 +81,8 @@ class Transport:
         parts = urlsplit(url)
         host = f"{parts.scheme}://{parts.netloc}"
         pool, whole_url = self._adapter.get().way_to(host, self._verify, self._proxies_for(host, parts.hostname))
-        with called_before_writing(before_writing):
+        more = slow_seconds(len(body)) if body else 0.0
+        with written_within(self._connect_timeout + more, before_writing):
             response = pool.urlopen(
                 method,
                 url if whole_url else f"{parts.path or '/'}{parts.query and '?'}{parts.query}",
@@ -80,7 +91,7 @@ class Transport:
                 retries=NEVER_AGAIN,
                 redirect=False,
                 assert_same_host=False,
-                timeout=self._timeout,
+                timeout=Timeout(connect=self._connect_timeout, read=self._answer_timeout + more),
                 preload_content=False,
             )
         received = b""

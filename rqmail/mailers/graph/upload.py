@@ -1,0 +1,138 @@
+"""Sends a mail whose files do not fit one request: a draft, its files one after another, then ``/send``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from urllib.parse import quote
+
+from rqmail.clock import Clock
+from rqmail.errors import (
+    MailboxNotReadableError,
+    MailboxNotWritableError,
+    MailError,
+    MailOutcomeUnknownError,
+    MailRejectedError,
+    MailTransientError,
+)
+from rqmail.mailers.base import Mail, MailFile, Receipt, as_base64, wire_address
+from rqmail.mailers.graph.draft_calls import DraftCalls, UnansweredError, certain, document_of
+from rqmail.mailers.graph.http import GraphHttp
+from rqmail.mailers.graph.mailbox import GraphMailbox
+from rqmail.mailers.graph.message import UPLOAD_PROPERTY, attachment_of, attachment_size, encoded, message_of
+from rqmail.mailers.graph.size import LARGEST_REQUEST
+from rqmail.mailers.graph.upload_session import FileUpload, count_files
+from rqmail.mailers.http.transport import slow_seconds
+
+#: A draft is answered as a whole, its body with it.
+_DRAFT_ANSWER_LIMIT = 2 * LARGEST_REQUEST
+
+
+class UploadingMailer:
+    """Makes a draft, fills it, sends it: one call after another, each under the mail's claim.
+
+    Nothing is sent before ``/send``: whatever fails until then is certain, and the draft is removed. A draft that stays
+    behind (its answer was lost, the process was killed) is told from a sent mail by :data:`UPLOAD_PROPERTY`.
+    """
+
+    def __init__(
+        self, http: GraphHttp, base_url: str, mailbox_address: str, *, clock: Clock, sleep: Callable[[float], None]
+    ) -> None:
+        self._http = http
+        self._messages_url = f"{base_url}/users/{quote(wire_address(mailbox_address.strip()), safe='@')}/messages"
+        self._calls = DraftCalls(http, clock)
+        self._mailbox = GraphMailbox(http, base_url, mailbox_address, clock=clock)
+        self._clock = clock
+        self._sleep = sleep
+
+    def send(self, mail: Mail) -> Receipt:
+        """Send ``mail`` once; needs Mail.ReadWrite, and raises ``MailboxNotWritableError`` without it."""
+        mail.hold(0)
+        if mail.tried_before:
+            self._clear(mail)
+        draft_url = self._draft(mail)
+        try:
+            self._fill(mail, draft_url)
+            mail.hold(0)
+            return self._send(mail, draft_url)
+        except MailOutcomeUnknownError:
+            raise
+        except Exception as error:
+            if isinstance(error, MailError) or mail.permit is None or not mail.permit.taken:
+                with suppress(MailError):
+                    self._http.request("DELETE", draft_url, {})
+            raise
+
+    def _clear(self, mail: Mail) -> None:
+        """Remove what an earlier attempt left, as its worker was killed or the answer to its draft was lost."""
+        try:
+            removed = self._mailbox.remove_uploads(mail.id)
+        except MailboxNotReadableError as error:
+            raise MailboxNotWritableError(
+                "Mail.ReadWrite is missing for mails over 4 MB; grant the app that permission on this mailbox",
+                status=error.status,
+                code=error.code,
+            ) from error
+        except MailOutcomeUnknownError as unknown:
+            raise certain(unknown, "show the mailbox's drafts") from unknown
+        if not removed:
+            raise MailOutcomeUnknownError(
+                "A draft of an earlier attempt left Drafts just now: that attempt may have sent the mail after all."
+            )
+
+    def _draft(self, mail: Mail) -> str:
+        """Make the draft, all of the mail but its files, and answer its address."""
+        message = message_of(mail)
+        message["singleValueExtendedProperties"].append({"id": UPLOAD_PROPERTY, "value": mail.attempt or mail.id})
+        body = encoded(message)
+        if len(body) > LARGEST_REQUEST:
+            raise MailRejectedError(
+                f"The mail is too large: {len(body):,} bytes without its files,"
+                f" Microsoft Graph takes {LARGEST_REQUEST:,}"
+            )
+        mail.hold(2 * slow_seconds(len(body)))
+        try:
+            answer = self._calls.ask("make the draft", "POST", self._messages_url, body, limit=_DRAFT_ANSWER_LIMIT)
+            draft_id = document_of(answer).get("id")
+            if not isinstance(draft_id, str):
+                raise UnansweredError("The draft Microsoft Graph made could not be read; nothing was sent")
+        except UnansweredError:
+            with suppress(MailError):  # the next attempt, or recovery, finds what is not there yet
+                self._mailbox.remove_uploads(mail.id)
+            raise
+        return f"{self._messages_url}/{quote(draft_id, safe='')}"
+
+    def _fill(self, mail: Mail, draft_url: str) -> None:
+        """Add the files, in their order."""
+        attachments_url = f"{draft_url}/attachments"
+        begun_again = False
+        for number, file in enumerate(mail.files):
+            if fits_one_request(file):
+                body = encoded(attachment_of(file))
+                mail.hold(2 * slow_seconds(len(body)))
+                self._calls.ask("take a file", "POST", attachments_url, body)
+            else:
+                upload = FileUpload(self._http, self._calls, attachments_url, file, mail.hold, self._clock, self._sleep)
+                begun_again |= upload.run(attached=number)
+        if begun_again and count_files(self._calls, attachments_url) != len(mail.files):
+            raise MailTransientError("A file came into the draft twice, as an upload was begun again; nothing was sent")
+
+    def _send(self, mail: Mail, draft_url: str) -> Receipt:
+        answer = self._http.request("POST", f"{draft_url}/send", {}, before_writing=mail.before_writing)
+        if answer.status != 202:
+            raise self._calls.problem(answer)
+        return Receipt(
+            status=202,
+            request_id=answer.headers.get("request-id"),
+            client_request_id=answer.headers.get("client-request-id"),
+        )
+
+
+def fits_one_request(file: MailFile) -> bool:
+    """Say whether a file can be added to a draft in one request; a picture the HTML shows must be."""
+    return attachment_size(file) <= LARGEST_REQUEST
+
+
+def upload_bytes(file: MailFile) -> int:
+    """Answer how many bytes a file is on its way into a draft."""
+    return as_base64(file.size) if fits_one_request(file) else file.size

@@ -1,0 +1,62 @@
+"""The simulated windows against the limiter itself, on a clock that jumps to each moment it names."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+import redis
+
+from rqmail.insight.simulation import Budgets, Lot, done_at_ms
+from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.limits import RateLimits
+from rqmail.ratelimit.reservation import Denial
+from support.clock import MovableClock
+
+
+def _sent_at_ms(limiter: MailRateLimiter, clock: MovableClock, limits: RateLimits, lots: list[Lot]) -> int:
+    for lot in lots:
+        for _ in range(lot.messages):
+            while isinstance(answer := limiter.check_and_reserve("a@example.org", lot.recipients_each, limits), Denial):
+                clock.advance(timedelta(milliseconds=answer.retry_after_ms))
+            limiter.settle(answer)
+    return round(clock().timestamp() * 1000)
+
+
+@pytest.mark.parametrize("window", ["rolling", "fixed"])
+@pytest.mark.parametrize(
+    ("limits", "lots"),
+    [
+        (RateLimits(25, 9000), [Lot(730)]),
+        (RateLimits(10, 300), [Lot(1000)]),
+        (RateLimits(10, 300), [Lot(40, 7), Lot(20, 90), Lot(100)]),
+    ],
+)
+def test_the_simulated_end_is_that_of_the_limiter(
+    redis_client: redis.Redis, clock: MovableClock, window: str, limits: RateLimits, lots: list[Lot]
+) -> None:
+    limiter = MailRateLimiter(redis_client, window, clock)
+    began = round(clock().timestamp() * 1000)
+    budgets = Budgets(limits.per_minute, limits.recipients_per_day, rolling=window == "rolling", pacing="burst")
+    told = done_at_ms(budgets, lots, began)
+    sent = _sent_at_ms(limiter, clock, limits, lots)
+    assert told is not None
+    assert abs(told - sent) <= 2_000
+
+
+def test_a_million_messages_on_a_hundred_mailboxes_are_simulated_in_less_than_a_second() -> None:
+    began = time.process_time()
+    for _ in range(100):
+        done_at_ms(Budgets(25, 9000), [Lot(10_000)], 0)
+    assert time.process_time() - began < 1
+
+
+def test_a_message_larger_than_a_whole_day_is_never_through() -> None:
+    assert done_at_ms(Budgets(25, 100), [Lot(1, 101)], 0) is None
+
+
+def test_what_is_used_now_and_a_pause_that_ends_are_waited_for() -> None:
+    full = Budgets(25, 9000, pacing="burst", calls=((30_000, 25),))
+    assert done_at_ms(full, [Lot(1)], 40_000) == 90_000
+    assert done_at_ms(Budgets(25, 9000, paused_until_ms=300_000), [Lot(1)], 40_000) == 300_000

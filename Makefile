@@ -11,7 +11,7 @@ READY := .venv/.ready
 TEST_PROCESSES ?= 2
 PYTEST := $(BIN)/pytest $(if $(filter-out 0 1,$(TEST_PROCESSES)),-n $(TEST_PROCESSES) --dist loadscope) $(ARGS)
 
-.PHONY: help setup run test check lint types imports bench chaos screenshots translations worker scheduler web sandbox clean
+.PHONY: help setup run test check lint types imports bench chaos screenshots examples translations worker scheduler web sandbox clean
 
 help:  ## print this list
 	@echo "make TARGET, where TARGET is one of"
@@ -67,6 +67,9 @@ chaos: $(READY)  ## kill and break everything for two minutes, then count what w
 
 screenshots: $(READY)  ## take the pictures in docs/screenshots anew; needs chromium
 	@PYTHONPATH=tests $(BIN)/python -m web.pages.screenshots docs/screenshots
+
+examples: $(READY)  ## run every operation of the API anew and keep its request and answer for the documentation
+	@PYTHONPATH=tests $(BIN)/python -m web.api.recording rqmail/web/api/examples.json
 
 translations: $(READY)  ## bring the catalogues of the pages up to date with their sources
 	@$(BIN)/pybabel -q extract && $(BIN)/pybabel -q update && $(BIN)/pybabel -q compile -d rqmail/web/translations

@@ -15,7 +15,7 @@ from rqmail.administration.access import Scope
 from rqmail.bootstrap import Application
 from rqmail.insight.standing import SenderStatus, Status
 from rqmail.metrics import BUCKETS, Sample, bound_text
-from rqmail.web.auth import require
+from rqmail.web.api.document import operation
 from rqmail.web.context import application
 
 blueprint = Blueprint("metrics", __name__)
@@ -30,7 +30,7 @@ _COUNTED = (
 
 
 @blueprint.get("/metrics")
-@require(Scope.READ)
+@operation(Scope.READ, "Monitoring", None)
 def metrics() -> Response:
     """Answer all numbers in Prometheus' text format; asks for the scope ``read``, for it names mailboxes."""
     registry = CollectorRegistry()

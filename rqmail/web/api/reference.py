@@ -9,6 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, render_template
 
 from rqmail.web.api.document import spec
+from rqmail.web.api.examples import Example, of_operation, with_examples
 from rqmail.web.auth import open_to_all
 
 blueprint = Blueprint("reference", __name__)
@@ -48,19 +49,20 @@ class OperationText:
     parameters: tuple[FieldText, ...]
     bodies: tuple[str, ...]
     answers: tuple[AnswerText, ...]
+    examples: tuple[Example, ...]
 
 
 @blueprint.get("/openapi.json")
 @open_to_all
 def openapi() -> Response:
     """Answer the OpenAPI document."""
-    return jsonify(spec.spec)
+    return jsonify(with_examples(spec.spec))
 
 
 @blueprint.get("/docs")
 @open_to_all
 def docs() -> str:
-    """Show what each operation takes and answers."""
+    """Show what each operation takes and answers, with requests that were really made."""
     document = spec.spec
     return render_template(
         "docs.html",
@@ -92,6 +94,7 @@ def _operation(method: str, path: str, described: dict[str, Any]) -> OperationTe
             AnswerText(status, answer["description"], _body(answer))
             for status, answer in sorted(described["responses"].items())
         ),
+        examples=tuple(of_operation(method, path)),
     )
 
 

@@ -15,6 +15,7 @@ from rqmail.models.message import Message, MessageStatus, NewMessage, NewRecipie
 from rqmail.ratelimit.limiter import Reservation
 from rqmail.ratelimit.limits import RateLimits
 from support.clock import MovableClock
+from web.machinery import start_machinery
 
 NAMES = (
     "Sanne de Vries",
@@ -91,7 +92,7 @@ class Day:
             self.clock.set(at)
             happens()
         self.count_the_hour()
-        self.start_machinery()
+        start_machinery(self.app, self.now)
         self.clock.set(self.now)
         return self.shown
 
@@ -332,17 +333,6 @@ class Day:
             if ago in {2, 33, 34}:
                 self.app.metrics.count("failed", "rejected")
             self.app.metrics.flush()
-
-    def start_machinery(self) -> None:
-        """Put a tick and two workers into Redis, as those processes would."""
-        beat = self.now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        redis = self.app.redis
-        redis.set("rqmail:last-tick", self.now.timestamp() - 0.6)
-        self.app.timetable.register()
-        for name, state in (("mail-1.werk", "busy"), ("mail-2.werk", "idle")):
-            told = {"birth": beat, "last_heartbeat": beat, "queues": "ticks,mail-high,mail", "state": state}
-            redis.hset(f"rq:worker:{name}", mapping=told)
-            redis.sadd("rq:workers", f"rq:worker:{name}")
 
 
 def _log(

@@ -34,7 +34,7 @@ from rqmail.ratelimit.reservation import REASONS, Denial, DenialReason, Reservat
 from rqmail.ratelimit.server import Server, may_have_run
 from rqmail.ratelimit.switches import LONGEST_PAUSE_MS, Switches
 from rqmail.ratelimit.uncounted import Uncounted
-from rqmail.ratelimit.usage import Usage
+from rqmail.ratelimit.usage import Held, Usage
 
 __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
@@ -263,6 +263,10 @@ class MailRateLimiter:
         """
         given = mailboxes if isinstance(mailboxes, Mapping) else dict.fromkeys(mailboxes, limits)
         return self._reading.usage({key_of(key): own for key, own in given.items()})
+
+    def held(self, mailboxes: Mapping[str, RateLimits]) -> dict[str, Held]:
+        """Answer what still counts of each mailbox, by the moments it was counted at; unreadable ones are left out."""
+        return self._reading.held({key_of(key): own for key, own in mailboxes.items()})
 
     def health(self, mailbox_keys: Iterable[str] = ()) -> LimiterHealth:
         """Try what a decision needs (reach, sign in, write, run scripts), and look at the given mailboxes' keys."""

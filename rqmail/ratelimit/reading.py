@@ -20,7 +20,7 @@ from rqmail.ratelimit.limits import DEFAULT_LIMITS, RateLimits
 from rqmail.ratelimit.refilling import Refilling
 from rqmail.ratelimit.reservation import REASONS
 from rqmail.ratelimit.server import Server, short
-from rqmail.ratelimit.usage import Usage, WindowUsage
+from rqmail.ratelimit.usage import Held, Usage, WindowUsage
 
 #: Others wait while a script runs: about three milliseconds for so many mailboxes.
 _MAILBOXES_PER_SCRIPT = 100
@@ -51,6 +51,15 @@ class Reading:
         replies = self._server.or_open(lambda: self._ask_refilled(wanted), nothing, blamed)
         return {key: self._usage(key, own, replies.get(key, "")) for key, own in wanted.items()}
 
+    def held(self, wanted: Mapping[str, RateLimits]) -> dict[str, Held]:
+        """Answer what still counts of mailboxes, by its moments; one that cannot be read is left out."""
+        readable = {key: wanted[key] for key, usage in self.usage(wanted).items() if usage.known}
+        if not readable:
+            return {}
+        nothing: dict[str, str] = {}
+        replies = self._server.or_open(lambda: self._ask(readable, may_start=True, verb="held"), nothing, "*")
+        return {key: Held(*map(_moments, reply.split("|"))) for key, reply in replies.items()}
+
     def health(self, mailbox_keys: Iterable[str]) -> LimiterHealth:
         """Try what a decision needs (reach, sign in, write, run scripts), and look at the given mailboxes' keys."""
         try:
@@ -78,7 +87,9 @@ class Reading:
             replies |= self._ask({key: limits for key, (limits, _) in unknown.items()}, may_start=True)
         return replies
 
-    def _ask(self, wanted: Mapping[str, RateLimits], *, may_start: bool) -> dict[str, str]:
+    def _ask(
+        self, wanted: Mapping[str, RateLimits], *, may_start: bool, verb: Literal["usage", "held"] = "usage"
+    ) -> dict[str, str]:
         keys = list(wanted)
         now = self._encoding.now() or (b"",)
         calls: list[tuple[int, list[bytes]]] = []
@@ -86,7 +97,7 @@ class Reading:
             chunk = keys[start : start + _MAILBOXES_PER_SCRIPT]
             packed = (self._encoding.limits(wanted[key], may_start=may_start) for key in chunk)
             calls.append((len(chunk), [*map(state_key, chunk), *now, *packed]))
-        answers = self._server.run_many("usage", calls)
+        answers = self._server.run_many(verb, calls)
         return dict(zip(keys, (text(reply) for answer in answers for reply in answer), strict=True))
 
     def _usage(self, key: str, limits: RateLimits, reply: str) -> Usage:
@@ -114,6 +125,10 @@ class Reading:
             pause_cause=why.cause,
             paused_by=why.by,
         )
+
+
+def _moments(told: str) -> tuple[tuple[int, int], ...]:
+    return tuple((int(at), int(number)) for at, _, number in (part.partition("=") for part in told.split()))
 
 
 def _unknown_usage(key: str, limits: RateLimits, now_ms: int) -> Usage:

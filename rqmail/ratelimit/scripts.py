@@ -19,6 +19,7 @@ Verb: TypeAlias = Literal[
     "reset",
     "fill",
     "usage",
+    "held",
 ]
 
 _FOLDER = Path(__file__).parent

@@ -57,5 +57,16 @@ class Usage:
         return _tighter(self.day_bucket, self.day_rolling)
 
 
+@dataclass(frozen=True)
+class Held:
+    """What still counts of one mailbox: calls of this minute and recipients of this day, each (ms since 1970, number).
+
+    Recipients are told at the begin of the slot they were counted in; with fixed windows all is told at this moment.
+    """
+
+    calls: tuple[tuple[int, int], ...] = ()
+    recipients: tuple[tuple[int, int], ...] = ()
+
+
 def _tighter(bucket: WindowUsage, rolling: WindowUsage | None) -> WindowUsage:
     return rolling if rolling is not None and rolling.used > bucket.used else bucket

@@ -45,6 +45,28 @@ def test_the_simulated_end_is_that_of_the_limiter(
     assert abs(told - sent) <= 2_000
 
 
+@pytest.mark.parametrize("window", ["rolling", "fixed"])
+def test_the_end_is_simulated_from_what_the_limiter_holds_now(
+    redis_client: redis.Redis, clock: MovableClock, window: str
+) -> None:
+    limiter, limits = MailRateLimiter(redis_client, window, clock), RateLimits(10, 300)
+    _sent_at_ms(limiter, clock, limits, [Lot(95, 2)])
+    clock.advance(timedelta(hours=5, seconds=7))
+    _sent_at_ms(limiter, clock, limits, [Lot(24)])
+    clock.advance(timedelta(seconds=11))
+    began = round(clock().timestamp() * 1000)
+    held = limiter.held({"a@example.org": limits})["a@example.org"]
+    budgets = Budgets(
+        10, 300, rolling=window == "rolling", pacing="burst", calls=held.calls, recipients=held.recipients
+    )
+    lots = [Lot(150, 2)]
+    told = done_at_ms(budgets, lots, began)
+    sent = _sent_at_ms(limiter, clock, limits, lots)
+    assert sent - began > 3_600_000
+    assert told is not None
+    assert abs(told - sent) <= 2_000
+
+
 def test_a_million_messages_on_a_hundred_mailboxes_are_simulated_in_less_than_a_second() -> None:
     began = time.process_time()
     for _ in range(100):

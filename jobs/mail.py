@@ -53,6 +53,12 @@ def purge_messages() -> int:
         return 0
 
 
+def prune_sent_items() -> dict[str, int]:
+    """Remove copies of mail that is long settled from the mailboxes that want it; answers how many from each."""
+    with _at_work(tick=True) as app:
+        return app.pruner.run()
+
+
 @contextmanager
 def _at_work(*, tick: bool = False) -> Iterator[Application]:
     """Run a job: say that its worker works, and at its end see that the ticks are there, whatever emptied Redis."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rqmail.delivery.dispatch import Dispatcher
     from rqmail.delivery.lanes import Lanes, LanesReport
     from rqmail.delivery.outcomes import MailProviderService
+    from rqmail.delivery.pruning import SentPruner
     from rqmail.delivery.recovery import Recovery
     from rqmail.delivery.retention import Retention
     from rqmail.delivery.senders import Senders
@@ -254,6 +255,13 @@ class Application:
         from rqmail.delivery.retention import Retention
 
         return Retention(self.clock, self.contents)
+
+    @_Part
+    def pruner(self) -> SentPruner:
+        """What keeps Sent Items from filling up."""
+        from rqmail.delivery.pruning import SentPruner
+
+        return SentPruner(self.senders, self.clock)
 
     @_Part
     def intake(self) -> Intake:

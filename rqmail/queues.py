@@ -42,6 +42,7 @@ DISPATCH_JOB = "jobs.mail.dispatch_due_messages"
 SEND_JOB = "jobs.mail.send_messages"
 RECOVER_JOB = "jobs.mail.recover_messages"
 PURGE_JOB = "jobs.mail.purge_messages"
+PRUNE_JOB = "jobs.mail.prune_sent_items"
 
 #: The only module whose functions a job may name.
 JOBS_MODULE = "jobs.mail"

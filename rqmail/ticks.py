@@ -15,6 +15,7 @@ from rqmail.queues import (
     DISPATCH_JOB,
     DISPATCH_TICK,
     MAIL,
+    PRUNE_JOB,
     PURGE_JOB,
     RECOVER_JOB,
     SCHEDULE,
@@ -48,6 +49,7 @@ def ticks(poll_seconds: int) -> tuple[Tick, ...]:
         Tick(DISPATCH_TICK, DISPATCH_JOB, poll_seconds),
         Tick(f"{TICK_PREFIX}recover", RECOVER_JOB, 10, MAIL),
         Tick(f"{TICK_PREFIX}purge", PURGE_JOB, 3600, MAIL),
+        Tick(f"{TICK_PREFIX}prune", PRUNE_JOB, 600, MAIL),
     )
 
 

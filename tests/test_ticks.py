@@ -11,7 +11,7 @@ from rqmail.queues import DISPATCH_TICK, MailJob
 from rqmail.ticks import SCHEDULE, Timetable
 from support.clock import START
 
-EVERY = {"rqmail-tick-dispatch": 2, "rqmail-tick-recover": 10, "rqmail-tick-purge": 3600}
+EVERY = {"rqmail-tick-dispatch": 2, "rqmail-tick-recover": 10, "rqmail-tick-purge": 3600, "rqmail-tick-prune": 600}
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_flush_is_made_good_at_the_next_look_however_many_look_at_once(timetab
     for looker in lookers:
         looker.join()
     assert registered(redis_client) == EVERY
-    assert redis_client.zcard(SCHEDULE) == 3
+    assert redis_client.zcard(SCHEDULE) == len(EVERY)
 
 
 @pytest.mark.parametrize(

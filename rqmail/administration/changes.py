@@ -131,7 +131,7 @@ class Changes:
 
     def left_behind(self, sender: str) -> LeftBehind:
         """Count what depends on what this sender (``mailbox:KEY``, ``tenant:KEY``) had before; ask after an edit."""
-        now = self.senders.find(sender).route
+        now = self.senders.find(sender).route.place
         messages = not_to_be_looked_up = 0
         for route, number in counts.unknown_by_route(sender).items():
             if route is not None and route != now:

@@ -9,7 +9,7 @@ from typing import Final, get_args
 
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.models import counts
-from rqmail.models.mailbox import Provider
+from rqmail.models.mailbox import Provider, SentItems
 from rqmail.ratelimit.pacing import Pacing
 from rqmail.text import values
 from rqmail.text.values import trimmed
@@ -19,6 +19,10 @@ _KEY_ALLOWED = "1 to 64 letters, digits, dots, hyphens and underscores, beginnin
 
 #: The largest limit that can be stored.
 MAX_LIMIT = 2**31 - 1
+
+
+#: Copies that are pruned go within this many days.
+MAX_PRUNE_DAYS = 3650
 
 
 class Unset(Enum):
@@ -53,6 +57,24 @@ def checked_pacing(value: str | None) -> str | None:
     if value is not None and value not in get_args(Pacing):
         raise InvalidInputError("pacing", value, f"{' or '.join(get_args(Pacing))}, or nothing for the default")
     return value
+
+
+def checked_sent_items(value: str | None) -> str | None:
+    """Answer what becomes of copies in Sent Items, ``None`` for the default, or refuse it."""
+    known = [one.value for one in SentItems]
+    if value is not None and value not in known:
+        raise InvalidInputError("sentItems", value, f"{', '.join(known)}, or nothing for the default (keep)")
+    return value
+
+
+def checked_prune_days(sent_items: str | None, days: int | None) -> int | None:
+    """Answer after how many days copies are pruned, or refuse it: they have to be given where that is wanted."""
+    allowed = f"a whole number of days from 1 to {MAX_PRUNE_DAYS:,}"
+    if days is not None and (type(days) is not int or not 1 <= days <= MAX_PRUNE_DAYS):
+        raise InvalidInputError("pruneAfterDays", days, allowed)
+    if sent_items == SentItems.PRUNE.value and days is None:
+        raise InvalidInputError("pruneAfterDays", days, f"{allowed}, where Sent Items are pruned")
+    return days
 
 
 def checked_provider(value: str | None) -> str:

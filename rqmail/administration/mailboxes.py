@@ -12,6 +12,8 @@ from rqmail.administration.fields import (
     checked_key,
     checked_limit,
     checked_pacing,
+    checked_prune_days,
+    checked_sent_items,
     checked_text,
     refuse_while_open,
 )
@@ -20,7 +22,8 @@ from rqmail.clock import Clock
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.addresses import check_address
 from rqmail.models.base import pooled_connection, transaction
-from rqmail.models.mailbox import SenderCheck, SystemMailbox
+from rqmail.models.mailbox import SenderCheck, SentItems, SystemMailbox
+from rqmail.models.pruning import SentPruning
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import mailbox_key, own_limit
 
@@ -46,6 +49,8 @@ class MailboxView:
     rate_limit_per_minute: int | None
     rate_limit_recipients_per_day: int | None
     pacing: str | None
+    sent_items: str
+    prune_after_days: int | None
     limits_until: datetime | None
     limits_after_per_minute: int | None
     limits_after_recipients_per_day: int | None
@@ -54,6 +59,16 @@ class MailboxView:
     paused_by: str | None
     created_on: datetime
     changed_on: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PruningView:
+    """How far a mailbox's Sent Items are pruned; a ``problem`` has paused that until ``next_on``."""
+
+    pruned_on: datetime | None
+    next_on: datetime
+    removed: int
+    problem: str | None
 
 
 class Mailboxes:
@@ -73,6 +88,11 @@ class Mailboxes:
         """Answer one system mailbox."""
         return self._view(_row(key))
 
+    def pruning(self, key: str) -> PruningView | None:
+        """Answer how far a mailbox's Sent Items are pruned; ``None`` before the first pass."""
+        row = SentPruning.of(key)
+        return None if row is None else PruningView(row.pruned_on, row.next_on, row.removed, row.problem)
+
     def add(
         self,
         key: str,
@@ -81,6 +101,8 @@ class Mailboxes:
         rate_limit_per_minute: int | None = None,
         rate_limit_recipients_per_day: int | None = None,
         pacing: str | None = None,
+        sent_items: str | None = None,
+        prune_after_days: int | None = None,
     ) -> MailboxView:
         """Add a system mailbox; raises ``ConflictError`` when the key is taken."""
         now = self._clock()
@@ -90,6 +112,8 @@ class Mailboxes:
             "rate_limit_per_minute": checked_limit("rateLimitPerMinute", rate_limit_per_minute),
             "rate_limit_recipients_per_day": checked_limit("rateLimitRecipientsPerDay", rate_limit_recipients_per_day),
             "pacing": checked_pacing(pacing),
+            "sent_items": checked_sent_items(sent_items),
+            "prune_after_days": checked_prune_days(sent_items, prune_after_days),
             "created_on": now,
             "changed_on": now,
         }
@@ -108,6 +132,8 @@ class Mailboxes:
         rate_limit_recipients_per_day: int | Unset | None = UNSET,
         pacing: str | Unset | None = UNSET,
         limits_until: datetime | Unset | None = UNSET,
+        sent_items: str | Unset | None = UNSET,
+        prune_after_days: int | Unset | None = UNSET,
     ) -> MailboxView:
         """Change what is given; a limit or pacing of ``None`` goes back to the default.
 
@@ -126,9 +152,13 @@ class Mailboxes:
         if pacing is not UNSET:
             changes["pacing"] = checked_pacing(pacing)
         before = _row(key)
+        if sent_items is not UNSET or prune_after_days is not UNSET:
+            changes |= _sent_items(before, sent_items, prune_after_days)
         if limits_until is not UNSET:
             changes |= self._until(before, limits_until)
         self._update(key, changes)
+        if {"sent_items", "prune_after_days", "address"} & set(changes):
+            SentPruning.forget(key)
         after = self.get(key)
         if before.paused_until is not None and mailbox_key(before.address) != mailbox_key(after.address):
             budget_key, reason = mailbox_key(after.address), before.pause_reason or ""
@@ -161,6 +191,7 @@ class Mailboxes:
             refuse_while_open(f"mailbox:{key}")
             SystemMailbox.delete().where(SystemMailbox.key == key).execute()
             SenderCheck.delete().where(SenderCheck.sender == f"mailbox:{key}").execute()
+            SentPruning.forget(key)
 
     def pause(self, key: str, *, reason: str, duration: timedelta | None = None, by: str | None = None) -> MailboxView:
         """Send nothing from the mailbox for ``duration``, or until it is resumed; replaces an earlier pause.
@@ -220,6 +251,8 @@ class Mailboxes:
             rate_limit_per_minute=own_limit(row.rate_limit_per_minute),
             rate_limit_recipients_per_day=own_limit(row.rate_limit_recipients_per_day),
             pacing=row.pacing,
+            sent_items=row.sent_items or SentItems.KEEP.value,
+            prune_after_days=row.prune_after_days,
             limits_until=row.limits_until,
             limits_after_per_minute=row.limits_after_per_minute,
             limits_after_recipients_per_day=row.limits_after_recipients_per_day,
@@ -229,6 +262,13 @@ class Mailboxes:
             created_on=row.created_on,
             changed_on=row.changed_on,
         )
+
+
+def _sent_items(row: SystemMailbox, mode: str | Unset | None, days: int | Unset | None) -> dict[str, Any]:
+    """Answer what to write where one of the two is given: the other stays, and both have to fit."""
+    wanted = row.sent_items if mode is UNSET else checked_sent_items(mode)
+    kept = row.prune_after_days if days is UNSET else days
+    return {"sent_items": wanted, "prune_after_days": checked_prune_days(wanted, kept)}
 
 
 def _row(key: str) -> SystemMailbox:

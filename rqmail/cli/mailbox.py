@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from rqmail.administration.changes import COMMAND_LINE, Changes
+from rqmail.administration.fields import MAX_PRUNE_DAYS
 from rqmail.administration.mailboxes import MailboxView
 from rqmail.bootstrap import application
 from rqmail.cli.checking import check_senders
@@ -23,6 +24,7 @@ from rqmail.cli.printing import (
     warn_of_left_behind,
 )
 from rqmail.insight.jsonable import as_json
+from rqmail.models.mailbox import SentItems
 from rqmail.ratelimit.limits import above_exchange
 from rqmail.terminal.tables import moment, plain, table
 
@@ -30,12 +32,24 @@ _FIELDS = {
     "per_minute": "rate_limit_per_minute",
     "recipients_per_day": "rate_limit_recipients_per_day",
     "pacing": "pacing",
+    "sent_items": "sent_items",
+    "prune_after_days": "prune_after_days",
 }
 
 _pacing_option = click.option(
     "--pacing",
     type=click.Choice(["even", "burst", "default"]),
     help="Give a minute's places out over the minute, or at once; `default` for what RQMAIL_PACING says.",
+)
+
+
+_sent_items_option = click.option(
+    "--sent-items",
+    type=click.Choice([mode.value for mode in SentItems]),
+    help="What becomes of copies in Sent Items: kept, none made, or pruned some days after a mail is settled.",
+)
+_prune_option = click.option(
+    "--prune-after-days", type=click.IntRange(1, MAX_PRUNE_DAYS), help="After how many days; with --sent-items prune."
 )
 
 
@@ -83,6 +97,8 @@ def list_(*, json_: bool) -> None:
 @click.option("--per-minute", type=Limit(), default="default", help="sendMail calls a minute.")
 @click.option("--recipients-per-day", type=Limit(), default="default", help="Recipients in 24 hours.")
 @_pacing_option
+@_sent_items_option
+@_prune_option
 @no_check_option
 @json_option
 def add(
@@ -91,12 +107,20 @@ def add(
     per_minute: int | str,
     recipients_per_day: int | str,
     pacing: str | None,
+    sent_items: str | None,
+    prune_after_days: int | None,
     *,
     no_check: bool,
     json_: bool,
 ) -> None:
     """Add a mailbox named KEY."""
-    fields = _limits(per_minute=per_minute, recipients_per_day=recipients_per_day, pacing=pacing)
+    fields = _given(
+        per_minute=per_minute,
+        recipients_per_day=recipients_per_day,
+        pacing=pacing,
+        sent_items=sent_items,
+        prune_after_days=prune_after_days,
+    )
     view = application().changes.by(COMMAND_LINE).add_mailbox(key, address, **fields)
     _saved(view, f"Mailbox {key} was added.", is_another=True, ask=not no_check, json_=json_)
 
@@ -118,6 +142,8 @@ Examples:
     help="Until when the limits hold, to go back by themselves: 2026-12-24T18:00+01:00, tonight, or for-good.",
 )
 @_pacing_option
+@_sent_items_option
+@_prune_option
 @no_check_option
 @json_option
 def set_(
@@ -126,20 +152,29 @@ def set_(
     per_minute: int | str | None,
     recipients_per_day: int | str | None,
     pacing: str | None,
+    sent_items: str | None,
+    prune_after_days: int | None,
     *,
     until: datetime | str | None,
     no_check: bool,
     json_: bool,
 ) -> None:
     """Change a mailbox; what is left out stays. Every process obeys within a second or two."""
-    changes: dict[str, Any] = _limits(per_minute=per_minute, recipients_per_day=recipients_per_day, pacing=pacing)
+    changes: dict[str, Any] = _given(
+        per_minute=per_minute,
+        recipients_per_day=recipients_per_day,
+        pacing=pacing,
+        sent_items=sent_items,
+        prune_after_days=prune_after_days,
+    )
     if address is not None:
         changes["address"] = address
     if until is not None:
         changes["limits_until"] = until if isinstance(until, datetime) else None
     if not changes:
         raise click.UsageError(
-            "Nothing to change: give --address, --per-minute, --recipients-per-day, --until or --pacing."
+            "Nothing to change: give --address, --per-minute, --recipients-per-day, --until, --pacing, --sent-items or"
+            " --prune-after-days."
         )
     view = _changes().set_mailbox(key, **changes)
     held = f" Its limits go back {moment(view.limits_until, application().clock())}." if view.limits_until else ""
@@ -213,7 +248,7 @@ def _changes() -> Changes:
     return application().changes.by(COMMAND_LINE)
 
 
-def _limits(**given: int | str | None) -> dict[str, Any]:
+def _given(**given: int | str | None) -> dict[str, Any]:
     return {_FIELDS[name]: None if value == "default" else value for name, value in given.items() if value is not None}
 
 

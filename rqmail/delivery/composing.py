@@ -49,6 +49,7 @@ def composed(message: Message, contents: Contents | None, permit: Permit, store:
         read_receipt=extras.read_receipt,
         delivery_receipt=extras.delivery_receipt,
         from_=None if extras.from_ is None else Address(extras.from_.address, extras.from_.name),
+        copied=message.copied is not False,
         permit=permit,
         attempt=attempt_name(message.id, message.claim),
         tried_before=message.tried_before,

@@ -54,6 +54,11 @@ NO_MAILBOX_NOTE = (
     " Confirm, resend or discard it."
 )
 
+NO_COPY_NOTE = (
+    "It is unknown whether this was sent, and its mailbox kept no copy in Sent Items (sent-items none), so that none is"
+    " there proves nothing. Confirm, resend or discard it."
+)
+
 NOT_READABLE_NOTE = (
     "It is unknown whether this was sent, and the app may not read the mailbox to find out (Mail.Read is missing)."
     " Confirm, resend or discard it."
@@ -177,7 +182,7 @@ class Recovery:
         if route in looks.unreadable:
             return self._by_policy(message, now, NOT_READABLE_NOTE, looks)
         mailbox = None if route is None else self._senders.mailbox_of(route)
-        if mailbox is None:
+        if route is None or mailbox is None:
             return self._hold(message, now, ACCESS_GONE_NOTE, looks)
         try:
             sighting = mailbox.find_sent(message.id, message.created_on - _CLOCKS_DIFFER)
@@ -191,6 +196,8 @@ class Recovery:
             return self._found(message, now, f"Found in {sighting.folder}.", looks)
         if sighting is not None and not self._cleared(mailbox, message, now, looks):
             return None
+        if not route.copied:
+            return self._by_policy(message, now, NO_COPY_NOTE, looks)
         if now - message.unclear_since < self._grace:
             return self._look_later(
                 message, now + _LOOK_AGAIN, looks, looked=Event(now, "looked-for", detail="Not found yet.")
@@ -216,7 +223,7 @@ class Recovery:
     def _presumed_route(self, message: Message) -> Route | None:
         """For a message sent before routes were written down: its sender's, if that still has the same mailbox."""
         try:
-            route = self._senders.find(message.sender).route
+            route = self._senders.find(message.sender).route.place
         except NotFoundError:
             return None
         return route if message.mailbox_key in {None, route.mailbox_key} else None

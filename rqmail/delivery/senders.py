@@ -12,9 +12,10 @@ from rqmail.errors import NotFoundError
 from rqmail.mailers.base import Checked, Mailer
 from rqmail.mailers.checking import SenderChecker
 from rqmail.mailers.factory import MailerFactory
+from rqmail.mailers.graph.copies import SentCopies
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.models.base import pooled_connection
-from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
+from rqmail.models.mailbox import Provider, SentItems, SystemMailbox, TenantMailSetting
 from rqmail.models.message import Route
 from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
 from rqmail.ratelimit.pacing import Pacing
@@ -57,12 +58,14 @@ class Sender:
     entra_tenant: str | None = None
     app_id: str | None = None
     pacing: Pacing = "burst"
+    #: Whether a copy of each mail is kept in Sent Items.
+    copied: bool = True
     #: What a mail of this sender goes through now.
     route: Route = field(init=False)
 
     def __post_init__(self) -> None:
         """Say once what its mails go through: it is asked for several times a mail."""
-        route = Route(self.provider, self.budget_key, self.entra_tenant, self.app_id)
+        route = Route(self.provider, self.budget_key, self.entra_tenant, self.app_id, self.copied)
         object.__setattr__(self, "route", route)
 
     @property
@@ -170,6 +173,10 @@ class Senders:
                 )
         return None
 
+    def sent_copies(self, mailbox: SystemMailbox) -> SentCopies | None:
+        """Answer our copies in a mailbox's Sent Items; ``None`` where the app that reaches it is not configured."""
+        return self._factory.get_sent_copies(mailbox)
+
     def _read(self) -> dict[str, Sender]:
         with pooled_connection():
             mailboxes = list(SystemMailbox.select())
@@ -183,7 +190,16 @@ class Senders:
             )
             name = MAILBOX_PREFIX + mailbox.key
             pacing: Pacing = mailbox.pacing or self._pacing
-            known[name] = Sender(name, budget_key_of(mailbox), limits, mailbox, graph, *own, pacing=pacing)
+            known[name] = Sender(
+                name,
+                budget_key_of(mailbox),
+                limits,
+                mailbox,
+                graph,
+                *own,
+                pacing=pacing,
+                copied=mailbox.sent_items != SentItems.NONE.value,
+            )
         for tenant in tenants:
             name = TENANT_PREFIX + tenant.key
             if tenant.provider == Provider.MICROSOFT_GRAPH.value:

@@ -16,6 +16,7 @@ from rqmail.clock import Clock, utc_now
 from rqmail.errors import InvalidInputError, MailAuthError
 from rqmail.mailers.base import Address, Mail, Mailer, Receipt
 from rqmail.mailers.configs import ReadTenant, SystemMailboxConfig, TenantMailConfig, read_tenant
+from rqmail.mailers.graph.copies import SentCopies
 from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken, SettingNames
 from rqmail.mailers.graph.http import GraphHttp
 from rqmail.mailers.graph.mailbox import GraphMailbox
@@ -108,6 +109,14 @@ class MailerFactory:
         if tenant.provider != "microsoft-graph" or not tenant.address or isinstance(app, UnconfiguredMailer):
             return None
         return self._graph_mailbox(app, tenant.address)
+
+    def get_sent_copies(self, mailbox: SystemMailboxConfig) -> SentCopies | None:
+        """Answer our copies in a system mailbox's Sent Items; ``None`` where the app is not configured."""
+        app = self._own_app()
+        if isinstance(app, UnconfiguredMailer):
+            return None
+        address = trimmed(mailbox.address)
+        return SentCopies(self._graph_http(app), self._settings.graph_base_url, address, clock=self._clock)
 
     def limits_for_system_mailbox(self, mailbox: SystemMailboxConfig) -> RateLimits:
         """Answer the limits that hold for a system mailbox: its overrides, else the settings' defaults."""

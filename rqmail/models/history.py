@@ -19,13 +19,22 @@ _as_json = json.JSONEncoder(ensure_ascii=False).encode
 class Route:
     """What a send goes through: the limiter's key of the mailbox, the provider, and at Microsoft the app that asks.
 
-    It belongs to the attempt: whatever the settings say later, what became of a send is looked up there.
+    It belongs to the attempt: whatever the settings say later, what became of a send is looked up there. ``copied`` is
+    whether the provider keeps a copy in Sent Items, without which absence proves nothing; ``marked`` whether the mail
+    carries the property by which it is found.
     """
 
     provider: str
     mailbox_key: str
     entra_tenant: str | None = None
     app_id: str | None = None
+    copied: bool = True
+    marked: bool = True
+
+    @property
+    def place(self) -> Route:
+        """The mailbox and the way into it alone, whatever is found there."""
+        return Route(self.provider, self.mailbox_key, self.entra_tenant, self.app_id)
 
 
 @dataclass(frozen=True, slots=True)

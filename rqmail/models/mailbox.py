@@ -18,6 +18,14 @@ class Provider(StrEnum):
     DEFAULT = "default"
 
 
+class SentItems(StrEnum):
+    """What becomes of the copies of sent mail in a mailbox's Sent Items."""
+
+    KEEP = "keep"
+    NONE = "none"
+    PRUNE = "prune"
+
+
 class SystemMailbox(BaseModel):
     """A mailbox of our own, always sending through Microsoft Graph; an empty limit means the default."""
 
@@ -29,6 +37,10 @@ class SystemMailbox(BaseModel):
     pacing: Any = peewee.CharField(max_length=5, null=True)
     #: Bytes of one message as it is sent, at most; empty means as the setting says.
     max_message_bytes = peewee.BigIntegerField(null=True)
+    #: ``keep``, ``none`` or ``prune``; empty means ``keep``.
+    sent_items: Any = peewee.CharField(max_length=5, null=True)
+    #: Days after its end that the copy of a message stays in Sent Items, where they are pruned.
+    prune_after_days = peewee.IntegerField(null=True)
     #: Until when the two limits hold, if not for good, and what they are after that.
     limits_until = UtcDateTimeField(null=True)
     limits_after_per_minute = peewee.IntegerField(null=True)

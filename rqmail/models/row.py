@@ -77,6 +77,8 @@ class MessageRow(BaseModel):
     provider = peewee.CharField(max_length=20, null=True)
     entra_tenant = peewee.CharField(max_length=128, null=True)
     app_id = peewee.CharField(max_length=128, null=True)
+    copied: Any = peewee.BooleanField(null=True)
+    marked: Any = peewee.BooleanField(null=True)
     attempted_on = UtcDateTimeField(null=True)
     sent_on = UtcDateTimeField(null=True)
     #: When it came to its end; empty while it has not, and for ends that nobody dated.
@@ -163,13 +165,15 @@ class MessageRow(BaseModel):
         provider, mailbox_key = self.provider, self.mailbox_key
         if provider is None or mailbox_key is None:
             return None
-        return Route(provider, mailbox_key, self.entra_tenant, self.app_id)
+        copied, marked = self.copied is not False, self.marked is not False
+        return Route(provider, mailbox_key, self.entra_tenant, self.app_id, copied, marked)
 
     def goes_through(self, route: Route | None) -> None:
         """Take over what :meth:`start_sending` has written, without reading the row again."""
         if route is not None:
             self.provider, self.mailbox_key = route.provider, route.mailbox_key
             self.entra_tenant, self.app_id = route.entra_tenant, route.app_id
+            self.copied, self.marked = route.copied, route.marked
 
     @property
     def unclear_since(self) -> datetime:

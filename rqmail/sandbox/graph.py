@@ -43,6 +43,7 @@ class GraphMail:
             ("GET", message, "getMessage", self.get_message),
             ("PATCH", message, "updateMessage", self.update_message),
             ("DELETE", message, "deleteMessage", self.delete_message),
+            ("POST", f"{message}/permanentDelete", "permanentDelete", self.remove_message),
             ("POST", f"{message}/send", "send", self.send_draft),
             ("POST", f"{message}/microsoft.graph.send", "send", self.send_draft),
             ("GET", f"{message}/attachments", "listAttachments", self.list_attachments),
@@ -134,6 +135,11 @@ class GraphMail:
             call.mailbox.remove(stored)
         else:
             call.mailbox.move(stored, "deleteditems")
+        return empty_answer(204)
+
+    def remove_message(self, call: Call) -> web.Response:
+        """``POST …/messages/{id}/permanentDelete``: gone for good."""
+        call.mailbox.remove(self._find(call))
         return empty_answer(204)
 
     def list_messages(self, call: Call) -> web.Response:

@@ -52,6 +52,17 @@ def test_a_secret_is_read_from_a_file_or_standard_input_and_never_shown(run, run
     assert run("tenant", "delete", "acme").exit_code == 0
 
 
+def test_a_mailbox_says_what_becomes_of_its_copies_in_sent_items(run, run_json):
+    add = ("mailbox", "add", "news", "--address", "news@x.nl")
+    assert run(*add, "--sent-items", "prune").exit_code == 2
+    added = run_json(*add, "--sent-items", "prune", "--prune-after-days", "30")
+    assert (added["sentItems"], added["pruneAfterDays"]) == ("prune", 30)
+    assert run_json("mailbox", "set", "news", "--sent-items", "none")["sentItems"] == "none"
+    assert run_json("mailbox", "set", "news", "--per-minute", "5")["sentItems"] == "none"
+    assert run("mailbox", "set", "news", "--prune-after-days", "0").exit_code == 2
+    assert run_json("mailbox", "set", "news", "--sent-items", "keep")["sentItems"] == "keep"
+
+
 def test_a_mailbox_gets_a_pacing_of_its_own_and_goes_back_to_the_default(run, run_json):
     assert run_json("mailbox", "add", "news", "--address", "news@x.nl", "--pacing", "burst")["pacing"] == "burst"
     assert run_json("mailbox", "set", "news", "--pacing", "even")["pacing"] == "even"

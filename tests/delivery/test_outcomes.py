@@ -28,12 +28,14 @@ from rqmail.errors import (
 )
 from rqmail.mailers.base import Mail, Receipt
 from rqmail.mailers.rate_limited import RateLimitedGraphMailer
+from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, MessageContent, MessageStatus, Recipient
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.spread import compute_spread_ms
 from support.clock import START
 from support.messages import message_in, reloaded, row
+from support.office import Office
 from support.statements import recorded
 
 S = MessageStatus
@@ -666,3 +668,15 @@ def test_every_ending_is_counted(database, service, outside, counts):
     assert ("sent", KEY) in counts.counted
     labels = {label for event, label in counts.counted if event == "call"}
     assert labels == {"throttled", "transient", "rejected", "mailbox-unavailable", "auth", "unknown"}
+
+
+def test_an_attempt_keeps_what_its_mailbox_kept_when_it_began(database, redis_client, clock):
+    office = Office(redis_client, clock)
+    kept, none = office.mailbox("kept"), office.mailbox("none", sent_items="none")
+    assert office.senders.find(kept).route.copied
+    route = office.senders.find(none).route
+    assert not route.copied
+    message = message_in(S.QUEUED, sender=none)
+    Message.start_sending([message.id], claim="c", now=START, lease_until=START + timedelta(minutes=1), route=route)
+    SystemMailbox.update(sent_items="keep").execute()
+    assert reloaded(message).route == route

@@ -10,6 +10,7 @@ import structlog
 
 from rqmail.delivery.recovery import (
     ACCESS_GONE_NOTE,
+    NO_COPY_NOTE,
     NOT_READABLE_NOTE,
     NOT_WRITABLE_NOTE,
     Recovery,
@@ -509,3 +510,28 @@ def test_a_pass_that_did_something_says_so_in_one_line(database, recovery):
         recovery.run()
     [entry] = [entry for entry in logs if entry["event"] == "mail.recovery.pass"]
     assert (entry["put_back"], entry["worker_lost"]) == (1, 1)
+
+
+# --- attempts of which no copy was kept ----------------------------------------------------------------------------
+
+
+def test_an_attempt_without_a_copy_in_sent_items_is_never_sent_again_because_it_is_not_there(database, recovery):
+    message = unknown(provider="microsoft-graph", mailbox_key=MAILBOX, copied=False, attempted_on=START - 9 * GRACE)
+    assert recovery.run().sent_again == 0
+    after = reloaded(message)
+    assert after.status == S.UNKNOWN
+    assert NO_COPY_NOTE in after.last_error
+
+
+@pytest.mark.parametrize(("policy", "ends"), [("resend", S.SCHEDULED), ("assume-sent", S.SENT)])
+def test_an_attempt_without_a_copy_is_settled_as_the_policy_says(database, recovery_for, policy, ends):
+    message = unknown(provider="microsoft-graph", mailbox_key=MAILBOX, copied=False, attempted_on=START - 9 * GRACE)
+    recovery_for(policy).run()
+    assert reloaded(message).status == ends
+
+
+def test_an_attempt_without_a_copy_that_is_seen_in_the_mailbox_all_the_same_is_sent(database, recovery, mailboxes):
+    message = unknown(provider="microsoft-graph", mailbox_key=MAILBOX, copied=False)
+    mailboxes.sent.add(message.id)
+    recovery.run()
+    assert reloaded(message).status == S.SENT

@@ -37,12 +37,12 @@ def encode_message(mail: Mail) -> bytes:
     message = message_of(mail)
     if mail.files:
         message["attachments"] = [attachment_of(one) for one in mail.files]
-    return encoded({"message": message, "saveToSentItems": True})
+    return encoded({"message": message, "saveToSentItems": mail.copied})
 
 
 def request_size(mail: Mail) -> int:
     """Answer how many bytes :func:`encode_message` writes; no file is read for it."""
-    size = len(encoded({"message": message_of(mail), "saveToSentItems": True}))
+    size = len(encoded({"message": message_of(mail), "saveToSentItems": mail.copied}))
     if mail.files:
         size += len(b',"attachments":[]') + len(mail.files) - 1
         size += sum(attachment_size(one) for one in mail.files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from flask import Blueprint
 
@@ -19,6 +19,8 @@ from rqmail.web.context import application, changes
 
 blueprint = Blueprint("mailboxes", __name__, url_prefix="/admin/system-mailboxes")
 
+SentItems = Literal["keep", "none", "prune"]
+
 _TAG = "System mailboxes"
 
 
@@ -30,6 +32,9 @@ class Mailbox(ApiModel):
     rate_limit_per_minute: int | None
     rate_limit_recipients_per_day: int | None
     pacing: Pacing | None
+    #: What becomes of the copies of sent mail; pruned ones go so many days after their mail is settled.
+    sent_items: SentItems
+    prune_after_days: int | None
     limits_until: datetime | None
     limits_after_per_minute: int | None
     limits_after_recipients_per_day: int | None
@@ -68,6 +73,8 @@ class NewMailbox(ApiModel):
     rate_limit_per_minute: Limit | None = None
     rate_limit_recipients_per_day: Limit | None = None
     pacing: Pacing | None = None
+    sent_items: SentItems | None = None
+    prune_after_days: Limit | None = None
 
 
 class MailboxChanges(Changes):
@@ -80,6 +87,8 @@ class MailboxChanges(Changes):
     rate_limit_per_minute: Limit | None = None
     rate_limit_recipients_per_day: Limit | None = None
     pacing: Pacing | None = None
+    sent_items: SentItems | None = None
+    prune_after_days: Limit | None = None
     limits_until: Moment | None = None
 
 
@@ -106,6 +115,8 @@ def add_mailbox(json: NewMailbox) -> Any:
         rate_limit_per_minute=json.rate_limit_per_minute,
         rate_limit_recipients_per_day=json.rate_limit_recipients_per_day,
         pacing=json.pacing,
+        sent_items=json.sent_items,
+        prune_after_days=json.prune_after_days,
     )
     return _with_warnings(added) | {"check": as_json(application().checks.check_saved(f"mailbox:{added.key}"))}, 201
 

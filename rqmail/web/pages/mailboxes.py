@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response
 from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.insight.standing import told_state
+from rqmail.models.mailbox import SentItems
 from rqmail.ratelimit.limits import EXCHANGE
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
@@ -116,6 +117,23 @@ def set_address(key: str) -> _Shown:
     warn_of_what_is_left(f"mailbox:{key}")
     check_saved(f"mailbox:{key}")
     return back(_ONE, key=key)
+
+
+@action(blueprint, "/<key>/sent-items", page=_ONE)
+@require(Scope.ADMIN)
+def set_sent_items(key: str) -> _Shown:
+    """Change what becomes of the copies in Sent Items."""
+    wrong: typed.Wrong = {}
+    days = typed.whole("pruneAfterDays", wrong)
+    if not wrong:
+        try:
+            changes().set_mailbox(key, sent_items=typed.text("sentItems") or None, prune_after_days=days)
+        except InvalidInputError as error:
+            typed.note(wrong, error)
+        else:
+            flash(say("What %(key)s keeps in Sent Items was saved.", key=key))
+            return back(_ONE, key=key)
+    return typed.again("pages/mailbox.html", wrong, form="sent-items", **_one(key))
 
 
 @action(blueprint, "/<key>/check", page=_ONE)
@@ -269,6 +287,8 @@ def _one(key: str) -> dict[str, Any]:
         "mailbox": app.mailboxes.get(key),
         "standing": app.overview.mailbox(key),
         "check": app.checks.last(f"mailbox:{key}"),
+        "pruning": app.mailboxes.pruning(key),
+        "sent_items": [mode.value for mode in SentItems],
         "defaults": app.overview.defaults,
         "exchange": EXCHANGE,
         "durations": list(DURATIONS),

@@ -267,6 +267,8 @@ FIELDS: Final[Words] = {
     "address": lazy_gettext("Address"),
     "rateLimitPerMinute": lazy_gettext("Messages a minute"),
     "rateLimitRecipientsPerDay": lazy_gettext("Recipients a day"),
+    "sentItems": lazy_gettext("Copies in Sent Items"),
+    "pruneAfterDays": lazy_gettext("Removed after so many days"),
     "graphTenantId": lazy_gettext("Directory (tenant) id"),
     "graphClientId": lazy_gettext("Application (client) id"),
     "graphClientSecret": lazy_gettext("Client secret"),
@@ -275,6 +277,11 @@ FIELDS: Final[Words] = {
 }
 
 #: What a limit must be that is larger than what can be stored.
+SENT_ITEMS: Final[Words] = {
+    "keep": lazy_gettext("kept"),
+    "none": lazy_gettext("none is made"),
+    "prune": lazy_gettext("removed some days after a message is settled"),
+}
 TOO_LARGE: Final[Words] = {
     "rateLimitPerMinute": lazy_gettext("rateLimitPerMinute must be a positive whole number, at most 2,147,483,647"),
     "rateLimitRecipientsPerDay": lazy_gettext(
@@ -284,6 +291,8 @@ TOO_LARGE: Final[Words] = {
 
 #: What a field must be, by the name it has in the API.
 WRONG: Final[Words] = {
+    "sentItems": lazy_gettext("One of those in the list."),
+    "pruneAfterDays": lazy_gettext("A whole number of days from 1 to 3,650, where copies are removed."),
     "rateLimitPerMinute": lazy_gettext("rateLimitPerMinute must be a positive whole number"),
     "rateLimitRecipientsPerDay": lazy_gettext("rateLimitRecipientsPerDay must be a positive whole number"),
     "key": lazy_gettext(

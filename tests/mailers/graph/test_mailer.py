@@ -296,3 +296,8 @@ def test_a_token_that_took_too_long_is_not_followed_by_a_send(mail, transport, m
         MicrosoftGraphMailer(GraphHttp(transport, SlowTokens()), url, "a@b.example").send(mail)
 
     assert len(script.asked) == (0 if slow == "token" else 1)
+
+
+def test_a_mail_of_which_no_copy_is_wanted_says_so_to_graph(mail):
+    assert json.loads(encode_message(mail))["saveToSentItems"] is True
+    assert json.loads(encode_message(replace(mail, copied=False)))["saveToSentItems"] is False

@@ -176,6 +176,16 @@ def test_a_reset_that_redis_did_not_take_is_not_called_done(client: FlaskClient,
     assert client.get("/admin/audit?subject=mailbox:news").json["entries"] == []
 
 
+def test_what_becomes_of_copies_in_sent_items_is_set_and_kept_and_pruning_needs_its_days(client: FlaskClient) -> None:
+    assert client.get(NEWS).json["sentItems"] == "keep"
+    answer = client.put(NEWS, json={"sentItems": "prune"})
+    assert (answer.status_code, list(answer.json["fieldErrors"])) == (400, ["pruneAfterDays"])
+    assert client.put(NEWS, json={"sentItems": "prune", "pruneAfterDays": 30}).json["pruneAfterDays"] == 30
+    assert client.put(NEWS, json={"rateLimitPerMinute": 5}).json["sentItems"] == "prune"
+    answer = client.put(NEWS, json={"sentItems": "burn"})
+    assert (answer.status_code, list(answer.json["fieldErrors"])) == (400, ["sentItems"])
+
+
 def test_a_mailboxs_pacing_is_set_kept_and_cleared(client: FlaskClient) -> None:
     assert client.get(NEWS).json["pacing"] is None
     assert client.put(NEWS, json={"pacing": "burst"}).json["pacing"] == "burst"

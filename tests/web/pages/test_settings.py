@@ -11,6 +11,7 @@ from rqmail.mailers.base import Checked
 from rqmail.mailers.checking import SenderChecker
 from rqmail.models.base import pooled_connection
 from rqmail.models.message import MessageStatus
+from rqmail.models.pruning import SentPruning
 from support.messages import message_in, new_message, submitted
 
 
@@ -46,6 +47,22 @@ def test_a_row_of_the_list_changes_nothing_about_how_long_limits_hold(admin, app
     application.mailboxes.set(news, rate_limit_per_minute=28, limits_until=until)
     admin.send(f"/ui/mailboxes/{news}/limits", {"rateLimitPerMinute": "20"})
     assert application.mailboxes.get(news).limits_until == until
+
+
+def test_what_becomes_of_copies_in_sent_items_is_set_on_the_page_and_pruning_tells_why_it_is_paused(
+    admin, application, news, clock
+):
+    refused = admin.send(f"/ui/mailboxes/{news}/sent-items", {"sentItems": "prune", "pruneAfterDays": ""})
+    assert refused.status_code == 400
+    assert "A whole number of days from 1 to 3,650" in refused.text
+    admin.send(f"/ui/mailboxes/{news}/sent-items", {"sentItems": "prune", "pruneAfterDays": "30"})
+    assert application.mailboxes.get(news).sent_items == "prune"
+    SentPruning.note(news, next_on=clock(), pruned_on=clock(), removed=1234, problem="Mail.ReadWrite is missing")
+    page = admin.look(f"/ui/mailboxes/{news}")
+    assert "1,234 copies removed so far" in page
+    assert "Mail.ReadWrite is missing" in page
+    admin.send(f"/ui/mailboxes/{news}/sent-items", {"sentItems": "none", "pruneAfterDays": ""})
+    assert "a lost answer cannot be looked up" in admin.look(f"/ui/mailboxes/{news}")
 
 
 def test_limits_above_what_exchange_allows_are_saved_with_a_warning(admin, application, news):

@@ -54,6 +54,7 @@ def test_the_first_pass_registers_the_ticks_and_queues_them(scheduler, redis_cli
         "rqmail-tick-dispatch": 2,
         "rqmail-tick-recover": 10,
         "rqmail-tick-purge": 3600,
+        "rqmail-tick-prune": 600,
     }
     assert sorted(queued(redis_client)) == sorted([DISPATCH_JOB, RECOVER_JOB, PURGE_JOB, PRUNE_JOB])
 
@@ -62,7 +63,7 @@ def test_after_a_flush_the_next_pass_registers_everything_anew(scheduler, redis_
     scheduler.pass_once()
     redis_client.flushall()
     scheduler.pass_once()
-    assert len(registered(redis_client)) == 3
+    assert len(registered(redis_client)) == 4
     assert DISPATCH_JOB in queued(redis_client)
 
 
@@ -94,7 +95,7 @@ def test_a_tick_whose_own_hash_was_poisoned_or_expired_is_registered_anew(schedu
     redis_client.delete("rq:job:rqmail-tick-recover")
     for _ in range(2):
         scheduler.pass_once()
-    assert len(registered(redis_client)) == 3
+    assert len(registered(redis_client)) == 4
     assert {DISPATCH_JOB, RECOVER_JOB} <= set(queued(redis_client))
 
 

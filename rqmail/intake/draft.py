@@ -26,7 +26,7 @@ from rqmail.intake.moments import check_moments, moment_of
 from rqmail.intake.recipients import Folded, recipients_of
 from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.content import Importance
-from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
+from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting, largest_message_bytes
 from rqmail.models.message import Message, NewMessage, Priority
 
 log = structlog.get_logger()
@@ -140,6 +140,10 @@ class Intake:
     def checks(self) -> Checks:
         """Answer the checks that a request of this moment has to pass."""
         return Checks(self._clock(), self._max_message_bytes)
+
+    def largest_message_bytes(self) -> int:
+        """Answer how many bytes a message may have as it is sent, whichever mailbox it is of."""
+        return max(self._max_message_bytes, largest_message_bytes())
 
     def keep_files(self, messages: Iterable[NewMessage]) -> None:
         """Keep the bytes of everything attached to messages that have been checked; they are stored after that."""

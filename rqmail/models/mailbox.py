@@ -7,7 +7,7 @@ from typing import Any
 
 import peewee
 
-from rqmail.models.base import BaseModel, UtcDateTimeField
+from rqmail.models.base import BaseModel, UtcDateTimeField, pooled_connection
 
 
 class Provider(StrEnum):
@@ -85,3 +85,9 @@ class SenderCheck(BaseModel):
     problem = peewee.TextField(null=True)
     #: ``answered``, ``not-known``, ``away`` or ``unconfigured``.
     outcome: Any = peewee.CharField(max_length=12)
+
+
+def largest_message_bytes() -> int:
+    """Answer the largest bound that any mailbox has of its own for one message; 0 where none has."""
+    with pooled_connection():
+        return SystemMailbox.select(peewee.fn.MAX(SystemMailbox.max_message_bytes)).scalar() or 0

@@ -12,15 +12,12 @@ from rqmail.bootstrap import Application
 from rqmail.settings import is_loopback
 from rqmail.web import channels
 from rqmail.web.app import create_app
-from rqmail.web.config import MAX_REQUEST_BYTES
-from rqmail.web.uploads import MAX_UPLOAD_BYTES
+from rqmail.web.uploads import most_read
 
 log = structlog.get_logger(__name__)
 
 _THREADS = 8
 
-#: Above this waitress hangs up; between our own limit and this we can still say what is wrong, in our own way.
-_MAX_BYTES_READ = MAX_UPLOAD_BYTES + MAX_REQUEST_BYTES
 _MAX_HEADER_BYTES = 64 * 1024
 
 
@@ -53,7 +50,8 @@ def serve(application: Application, host: str = "127.0.0.1", port: int = 8080) -
             cleanup_interval=5,
             asyncore_use_poll=True,
             max_request_header_size=_MAX_HEADER_BYTES,
-            max_request_body_size=_MAX_BYTES_READ,
+            # Above this waitress hangs up; below it, and above our own limit, we can still say what is wrong.
+            max_request_body_size=most_read(settings.max_message_bytes),
             url_scheme=urlsplit(settings.web_url).scheme if settings.web_url else "http",
             clear_untrusted_proxy_headers=True,
             expose_tracebacks=False,

@@ -32,23 +32,36 @@ class ApiRequest(Request):
 
 
 def check() -> None:
-    """Refuse a body that is not a JSON object (or no form, where a file is expected); runs before every view."""
+    """Refuse a body that is neither a JSON object nor of a kind that its view reads itself; runs before every view."""
     if "\x00" in request.path:
         raise NotFoundError("path", request.path.replace("\x00", "?"))
     if request.method in {"GET", "HEAD", "OPTIONS"}:
         return
-    if uploads.expected():
-        _check_form()
+    taken = uploads.taken()
+    if request.mimetype in taken.kinds:
+        _check_sent_plain()
         return
+    if not taken.json:
+        raise RefusedError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body must be a form with a file: Content-Type: multipart/form-data"
+        )
     data = _plain(request.get_data(cache=False))
     if not data:
         if request.method == "PUT":
             raise _refused("A JSON object is needed as body.")
         return
     if not request.is_json:
-        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body must be JSON: Content-Type: application/json")
+        others = "".join(f", or {kind}" for kind in sorted(taken.kinds))
+        raise RefusedError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The body must be JSON: Content-Type: application/json{others}"
+        )
+    cast(ApiRequest, request).checked = parsed(data)
+
+
+def parsed(data: bytes, what: str = "body") -> dict[str, Any]:
+    """Read a JSON object, nested no deeper than it may be, of text that can be stored."""
     try:
-        body = json.loads(_text(data))
+        body = json.loads(_text(data, what))
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
@@ -57,21 +70,18 @@ def check() -> None:
             if isinstance(error, json.JSONDecodeError)
             else ""
         )
-        raise _refused(f"The body is not JSON{where}.") from None
+        raise _refused(f"The {what} is not JSON{where}.") from None
     if not isinstance(body, dict):
-        raise _refused("The body must be a JSON object.")
+        raise _refused(f"The {what} must be a JSON object.")
     _look_through(body)
-    cast(ApiRequest, request).checked = body
+    return body
 
 
-def _check_form() -> None:
-    """Refuse what is no form with a file; the form itself is read where it is spooled to disk."""
-    if request.mimetype != "multipart/form-data":
-        raise RefusedError(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body must be a form with a file: Content-Type: multipart/form-data"
-        )
+def _check_sent_plain() -> None:
+    """Refuse what is packed: it is read from disk, as it came."""
     if request.headers.get("Content-Encoding", "identity").strip().lower() not in {"", "identity"}:
-        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "A form with a file is sent without Content-Encoding.")
+        kind = "form with a file" if request.mimetype == uploads.FORM else "mail in MIME form"
+        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"A {kind} is sent without Content-Encoding.")
 
 
 def _plain(data: bytes) -> bytes:
@@ -99,15 +109,15 @@ def _plain(data: bytes) -> bytes:
     return plain
 
 
-def _text(data: bytes) -> str:
+def _text(data: bytes, what: str) -> str:
     encoding = json.detect_encoding(data)
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         if not encoding.startswith("utf-8"):
-            raise _refused("The body is not JSON: it is not UTF-8.") from None
+            raise _refused(f"The {what} is not JSON: it is not UTF-8.") from None
         raise _refused(
-            f"The body is not UTF-8: byte {error.start + 1} is 0x{data[error.start]:02X}."
+            f"The {what} is not UTF-8: byte {error.start + 1} is 0x{data[error.start]:02X}."
             " It may be Latin-1 or Windows-1252: JSON is sent in UTF-8."
         ) from None
 

@@ -9,12 +9,14 @@ from pydantic import ValidationError
 from spectree import Response, SecurityScheme, SpecTree
 from spectree.model_adapter.pydantic_adapter import PydanticModelAdapter
 from spectree.models import SecureType, SecuritySchemeData
+from spectree.plugins.flask_plugin import FlaskPlugin
 
 from rqmail import __version__
 from rqmail.administration.access import Scope
 from rqmail.web.api.refusals import refusal
 from rqmail.web.api.schema import ApiModel, Wrong
 from rqmail.web.auth import require
+from rqmail.web.uploads import MIME
 
 _V = TypeVar("_V", bound=Callable[..., Any])
 
@@ -33,6 +35,25 @@ def _refuse(_request: Any, _response: Any, error: Exception | None, _instance: A
         raise refusal(error)
 
 
+class _Plugin(FlaskPlugin):
+    """Leaves a body that is neither JSON nor a form to its view."""
+
+    def request_validation(self, request: Any, query: Any, json: Any, form: Any, headers: Any, cookies: Any) -> None:
+        if request.mimetype == MIME:
+            json = form = None
+        super().request_validation(request, query, json, form, headers, cookies)  # type: ignore[no-untyped-call]
+
+
+class _Spec(SpecTree):
+    """Names a mail in MIME form among the bodies that are taken, which the library has no place for."""
+
+    def _generate_spec(self) -> dict[str, Any]:
+        document = super()._generate_spec()
+        body = document["paths"]["/messages"]["post"]["requestBody"]
+        body["content"][MIME] = {"schema": {"type": "string", "format": "binary"}}
+        return document
+
+
 class _Adapter(PydanticModelAdapter):
     """Leaves what is wrong to :func:`_refuse`: written as JSON here, an uploaded file in it could not be."""
 
@@ -40,8 +61,9 @@ class _Adapter(PydanticModelAdapter):
         return []
 
 
-spec = SpecTree(
+spec = _Spec(
     "flask",
+    backend=_Plugin,
     model_adapter=_Adapter(),  # type: ignore[arg-type]  # its own adapter does not fit its protocol either
     title="rqmail",
     version=__version__,

@@ -20,7 +20,7 @@ from rqmail.intake.files import reading_of
 from rqmail.intake.importing import MOST_REMEMBERED, ImportState
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
-from rqmail.web.api.schema import ApiModel, Line, Paging, sender_named
+from rqmail.web.api.schema import ApiModel, Line, Paging, listed, sender_named
 from rqmail.web.context import application, changes, may_send_from, principal, who
 from rqmail.web.errors import FieldsError, ForbiddenError, ForbiddenSenderError
 from rqmail.web.uploads import takes_file
@@ -37,10 +37,6 @@ def _one_file(value: object) -> object:
     if not isinstance(value, FileStorage):
         raise ValueError("one file, sent as a part with its filename")  # noqa: TRY004 - what pydantic reports
     return value
-
-
-def _listed(value: object) -> object:
-    return [value] if isinstance(value, str) else value
 
 
 class NewImport(ApiModel):
@@ -63,7 +59,7 @@ class NewImport(ApiModel):
     sheet: Annotated[Line | None, Field(description="The sheet of a spreadsheet; left out, the first")] = None
     columns: Annotated[
         list[Line],
-        BeforeValidator(_listed),
+        BeforeValidator(listed),
         Field(max_length=20, description="What the file calls a column of ours: to=E-mail; once for each column"),
     ] = []  # noqa: RUF012 - pydantic copies it
     ignore_other_columns: Annotated[bool, Field(description="Pass over columns that are none of ours")] = False

@@ -119,6 +119,11 @@ class Pause(ApiModel):
     duration_seconds: Annotated[Whole, Field(ge=1, le=315_360_000)] | None = None
 
 
+def listed(value: object) -> object:
+    """Answer one value as a list of one: a query or a form that names something once gives no list."""
+    return [value] if isinstance(value, str) else value
+
+
 def sender_named(mailbox: str | None, tenant: str | None) -> str | None:
     """Answer the sender that one of the two names, as it is stored; ``None`` with neither."""
     if mailbox is not None:

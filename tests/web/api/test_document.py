@@ -39,6 +39,8 @@ def things(application: Application) -> dict[str, str]:
     return {"key": "news", "name": "app", "message_id": submitted(new_message())[0], "import_id": imported}
 
 
+# The client that asks keeps a large form in a file and leaves it open.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO:pytest.PytestUnraisableExceptionWarning")
 def test_no_request_is_answered_with_an_error_of_ours_or_with_anything_undocumented(
     web: Flask, things: dict[str, str], held: list[float]
 ) -> None:

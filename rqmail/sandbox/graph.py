@@ -12,7 +12,7 @@ from rqmail.sandbox.answers import GraphRefusal, empty_answer, graph_time, json_
 from rqmail.sandbox.calls import Call, CallRunner
 from rqmail.sandbox.mailbox import FOLDERS, StoredMessage
 from rqmail.sandbox.mime import message_from_mime
-from rqmail.sandbox.outgoing import accept, check_headers, check_outgoing, sent_copy, visible_from
+from rqmail.sandbox.outgoing import accept, check_header_count, check_headers, check_outgoing, sent_copy, visible_from
 from rqmail.sandbox.queries import MessageQuery, message_view
 from rqmail.sandbox.schema import read_typed
 from rqmail.sandbox.state import SandboxState
@@ -76,6 +76,8 @@ class GraphMail:
     def send_mail(self, call: Call) -> web.Response:
         """``POST /users/{id}/sendMail``, as JSON or as MIME."""
         message, keep = (message_from_mime(call.body), True) if call.is_mime else _read_send(call.json())
+        if not call.is_mime:
+            check_header_count(message)
         check_outgoing(message, call.mailbox)
         accept(self._state, call.mailbox, message, "mime" if call.is_mime else "json", call.ids)
         if keep:
@@ -103,6 +105,8 @@ class GraphMail:
     def create_draft(self, call: Call) -> web.Response:
         """``POST /users/{id}/messages``."""
         message = message_from_mime(call.body) if call.is_mime else read_typed("message", call.json())
+        if not call.is_mime:
+            check_header_count(message)
         check_headers(message)
         now = graph_time(self._state.now())
         message |= {"isDraft": True, "createdDateTime": now, "lastModifiedDateTime": now}
@@ -120,6 +124,7 @@ class GraphMail:
         """``PATCH …/messages/{id}``."""
         stored = self._find(call)
         changes = read_typed("message", call.json())
+        check_header_count(changes)
         check_headers(changes)
         if not stored.properties.get("isDraft") and set(changes) - {"isRead", "categories", "flag"}:
             raise GraphRefusal(400, "ErrorInvalidPropertySet", "Only a draft can be changed this way.")

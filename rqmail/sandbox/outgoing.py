@@ -19,6 +19,10 @@ _RQMAIL_HEADER = "x-rqmail-id"
 _RQMAIL_PROPERTIES = (" name rqmail-id", " name x-rqmail-id")
 
 
+#: Custom headers in one message given as JSON.
+_MOST_HEADERS = 5
+
+
 def check_headers(message: dict[str, Any]) -> None:
     """Refuse custom headers that do not begin with ``x-``."""
     for header in message.get("internetMessageHeaders", []):
@@ -28,6 +32,16 @@ def check_headers(message: dict[str, Any]) -> None:
                 "InvalidInternetMessageHeader",
                 f"The internet message header name '{header.get('name', '')}' should start with 'x-' or 'X-'.",
             )
+
+
+def check_header_count(message: dict[str, Any]) -> None:
+    """Refuse more custom headers than JSON takes in one message; a mail in MIME form may have any number."""
+    if len(message.get("internetMessageHeaders", [])) > _MOST_HEADERS:
+        raise GraphRefusal(
+            400,
+            "InvalidInternetMessageHeaderCollection",
+            f"Maximum number of headers in one message should be less than or equal to {_MOST_HEADERS}.",
+        )
 
 
 def check_outgoing(message: dict[str, Any], mailbox: Mailbox) -> None:

@@ -189,3 +189,10 @@ def test_a_reset_forgets_everything(control, graph):
     control.reset()
     assert (control.accepted(), control.faults_in_force(), control.stats()["accepted"]) == ([], [], 0)
     assert graph.send().status_code == 202
+
+
+def test_a_sixth_custom_header_is_refused_as_graph_refuses_it(graph):
+    headers = [{"name": f"x-part-{number}", "value": "1"} for number in range(6)]
+    refused = graph.send(internetMessageHeaders=headers)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "InvalidInternetMessageHeaderCollection")
+    assert graph.send(internetMessageHeaders=headers[:5]).status_code == 202

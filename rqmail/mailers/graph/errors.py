@@ -76,6 +76,7 @@ _BY_CODE = {
     "errorsendasdenied": _Meaning.REJECTED,
     "errorinvalidrecipients": _Meaning.REJECTED,
     "invalidinternetmessageheader": _Meaning.REJECTED,
+    "invalidinternetmessageheadercollection": _Meaning.REJECTED,
     "errormessagesizeexceeded": _Meaning.REJECTED,
     "errorvirusdetected": _Meaning.REJECTED,
     "badrequest": _Meaning.REJECTED,

@@ -17,7 +17,11 @@ UPLOAD_PROPERTY = "String {6f0d5c1e-9a43-4f0e-8d3b-52c7b1f4a9e6} Name rqmail-upl
 #: The header that carries our id out of the mailbox.
 ID_HEADER = "x-rqmail-id"
 
-#: JSON's own headers must begin with ``x-``. Any other becomes one as a property of this set (MS-OXCMAIL 2.1.3.2.4).
+#: Headers that JSON takes in one message, ours among them: one more and Graph refuses it.
+_MOST_HEADERS = 5
+
+#: JSON's own headers must begin with ``x-``. Any other, and any beyond those it takes, becomes one as a property of
+#: this set (MS-OXCMAIL 2.1.3.2.4).
 _INTERNET_HEADERS = "String {00020386-0000-0000-C000-000000000046} Name "
 
 #: Headers that have a property of their own (PidTagListUnsubscribe, PidTagInReplyToId, PidTagInternetReferences, …).
@@ -82,7 +86,7 @@ def message_of(mail: Mail) -> dict[str, Any]:
         lower = name.lower()
         if lower == ID_HEADER:
             continue
-        if lower.startswith("x-"):
+        if lower.startswith("x-") and len(headers) < _MOST_HEADERS:
             headers.append({"name": name, "value": value})
         else:
             properties.append({"id": _OWN_PROPERTIES.get(lower, _INTERNET_HEADERS + name), "value": value})

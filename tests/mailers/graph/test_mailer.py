@@ -301,3 +301,13 @@ def test_a_token_that_took_too_long_is_not_followed_by_a_send(mail, transport, m
 def test_a_mail_of_which_no_copy_is_wanted_says_so_to_graph(mail):
     assert json.loads(encode_message(mail))["saveToSentItems"] is True
     assert json.loads(encode_message(replace(mail, copied=False)))["saveToSentItems"] is False
+
+
+def test_headers_beyond_the_five_that_graph_takes_travel_as_properties_of_their_names(mail):
+    many = {f"X-Part-{number}": f"value {number}" for number in range(7)}
+    message = json.loads(encode_message(replace(mail, headers=many)))["message"]
+    assert [one["name"] for one in message["internetMessageHeaders"]] == ["x-rqmail-id", *list(many)[:4]]
+    assert message["singleValueExtendedProperties"][1:] == [
+        {"id": f"String {{00020386-0000-0000-C000-000000000046}} Name {name}", "value": many[name]}
+        for name in list(many)[4:]
+    ]

@@ -412,11 +412,14 @@ def build(settings: Settings | None = None, clock: Clock = utc_now) -> Applicati
     return _opened(Application(settings or load_settings(), clock, _limiter_for_tests))
 
 
-def _opened(application: Application) -> Application:
-    """Make this process the application's: its log, its secrets, its database."""
+def _opened(application: Application, *, embedded: bool = False) -> Application:
+    """Make this process the application's: its log (unless it is ``embedded``), its secrets, its database."""
     settings = application.settings
     keep_secret(*settings.secrets)
-    logs.configure(settings.log_format)
+    if embedded:
+        logs.configure_embedded()
+    else:
+        logs.configure(settings.log_format)
     connect(settings.database_url)
     return application
 
@@ -457,12 +460,17 @@ _process: tuple[int, Application] | None = None
 _limiter_for_tests: MailRateLimiter | None = None
 
 
-def application() -> Application:
-    """Answer this process's application, built from the environment at first use (and anew after a fork)."""
+def application(*, embedded: bool = False) -> Application:
+    """Answer this process's application, built from the environment at first use (and anew after a fork).
+
+    ``embedded`` in a process that is somebody else's: how that one logs stays as it is.
+    """
     global _process  # noqa: PLW0603 - one application a process
     if _process is None or _process[0] != os.getpid():
         wired = _wired_by_parent
-        _process = (os.getpid(), _opened(wired[1]) if wired and wired[0] == os.getppid() else build())
+        by_parent = wired is not None and wired[0] == os.getppid()
+        opened = wired[1] if wired and by_parent else Application(load_settings(), utc_now, _limiter_for_tests)
+        _process = (os.getpid(), _opened(opened, embedded=embedded))
     return _process[1]
 
 

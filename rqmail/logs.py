@@ -50,6 +50,22 @@ def configure(log_format: str) -> None:
     sys.unraisablehook = _print_unraisable
 
 
+def configure_embedded() -> None:
+    """Hand structlog's events, scrubbed, to the logging of the process we are in, unless that one has set it up."""
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[
+            structlog.stdlib.add_log_level,
+            structlog.processors.format_exc_info,
+            scrub_event,
+            structlog.processors.KeyValueRenderer(key_order=["event"]),
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
+
+
 def scrub_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Take secrets out of every field of an event, and mail addresses out of all but those that name the mailbox."""
     for name, value in event.items():

@@ -24,6 +24,9 @@ MAX_LIMIT = 2**31 - 1
 #: Copies that are pruned go within this many days.
 MAX_PRUNE_DAYS = 3650
 
+#: The most that a mailbox may be allowed for one message.
+MAX_MESSAGE_BYTES = 1_000_000_000
+
 
 class Unset(Enum):
     """The type of :data:`UNSET`."""
@@ -50,6 +53,14 @@ def checked_limit(field: str, value: int | None) -> int | None:
     if type(value) is int and value > MAX_LIMIT:
         raise InvalidInputError(field, value, f"a positive whole number, at most {MAX_LIMIT:,}")
     raise InvalidInputError(field, value, "a positive whole number, or nothing for the default")
+
+
+def checked_message_bytes(value: int | None) -> int | None:
+    """Answer how many bytes one message may have as it is sent, ``None`` for the default, or refuse it."""
+    if value is None or (type(value) is int and 0 < value <= MAX_MESSAGE_BYTES):
+        return value
+    allowed = f"a positive whole number, at most {MAX_MESSAGE_BYTES:,}, or nothing for the default"
+    raise InvalidInputError("maxMessageBytes", value, allowed)
 
 
 def checked_pacing(value: str | None) -> str | None:

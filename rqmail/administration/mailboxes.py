@@ -11,6 +11,7 @@ from rqmail.administration.fields import (
     Unset,
     checked_key,
     checked_limit,
+    checked_message_bytes,
     checked_pacing,
     checked_prune_days,
     checked_sent_items,
@@ -39,7 +40,7 @@ _FOR_GOOD: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class MailboxView:
-    """A system mailbox as it is configured; a limit or pacing of ``None`` means the default.
+    """A system mailbox as it is configured; a limit, pacing or size of ``None`` means the default.
 
     Where ``limits_until`` is set, the two limits hold until then and go back to the two ``limits_after`` by themselves.
     """
@@ -49,6 +50,7 @@ class MailboxView:
     rate_limit_per_minute: int | None
     rate_limit_recipients_per_day: int | None
     pacing: str | None
+    max_message_bytes: int | None
     sent_items: str
     prune_after_days: int | None
     limits_until: datetime | None
@@ -101,6 +103,7 @@ class Mailboxes:
         rate_limit_per_minute: int | None = None,
         rate_limit_recipients_per_day: int | None = None,
         pacing: str | None = None,
+        max_message_bytes: int | None = None,
         sent_items: str | None = None,
         prune_after_days: int | None = None,
     ) -> MailboxView:
@@ -112,6 +115,7 @@ class Mailboxes:
             "rate_limit_per_minute": checked_limit("rateLimitPerMinute", rate_limit_per_minute),
             "rate_limit_recipients_per_day": checked_limit("rateLimitRecipientsPerDay", rate_limit_recipients_per_day),
             "pacing": checked_pacing(pacing),
+            "max_message_bytes": checked_message_bytes(max_message_bytes),
             "sent_items": checked_sent_items(sent_items),
             "prune_after_days": checked_prune_days(sent_items, prune_after_days),
             "created_on": now,
@@ -131,6 +135,7 @@ class Mailboxes:
         rate_limit_per_minute: int | Unset | None = UNSET,
         rate_limit_recipients_per_day: int | Unset | None = UNSET,
         pacing: str | Unset | None = UNSET,
+        max_message_bytes: int | Unset | None = UNSET,
         limits_until: datetime | Unset | None = UNSET,
         sent_items: str | Unset | None = UNSET,
         prune_after_days: int | Unset | None = UNSET,
@@ -151,6 +156,8 @@ class Mailboxes:
             )
         if pacing is not UNSET:
             changes["pacing"] = checked_pacing(pacing)
+        if max_message_bytes is not UNSET:
+            changes["max_message_bytes"] = checked_message_bytes(max_message_bytes)
         before = _row(key)
         if sent_items is not UNSET or prune_after_days is not UNSET:
             changes |= _sent_items(before, sent_items, prune_after_days)
@@ -251,6 +258,7 @@ class Mailboxes:
             rate_limit_per_minute=own_limit(row.rate_limit_per_minute),
             rate_limit_recipients_per_day=own_limit(row.rate_limit_recipients_per_day),
             pacing=row.pacing,
+            max_message_bytes=row.max_message_bytes,
             sent_items=row.sent_items or SentItems.KEEP.value,
             prune_after_days=row.prune_after_days,
             limits_until=row.limits_until,

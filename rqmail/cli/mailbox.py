@@ -32,6 +32,7 @@ _FIELDS = {
     "per_minute": "rate_limit_per_minute",
     "recipients_per_day": "rate_limit_recipients_per_day",
     "pacing": "pacing",
+    "max_message_bytes": "max_message_bytes",
     "sent_items": "sent_items",
     "prune_after_days": "prune_after_days",
 }
@@ -50,6 +51,12 @@ _sent_items_option = click.option(
 )
 _prune_option = click.option(
     "--prune-after-days", type=click.IntRange(1, MAX_PRUNE_DAYS), help="After how many days; with --sent-items prune."
+)
+
+_size_option = click.option(
+    "--max-message-bytes",
+    type=Limit(),
+    help="Bytes of one message as it is sent, files as base64; `default` for what RQMAIL_MAX_MESSAGE_BYTES says.",
 )
 
 
@@ -97,6 +104,7 @@ def list_(*, json_: bool) -> None:
 @click.option("--per-minute", type=Limit(), default="default", help="sendMail calls a minute.")
 @click.option("--recipients-per-day", type=Limit(), default="default", help="Recipients in 24 hours.")
 @_pacing_option
+@_size_option
 @_sent_items_option
 @_prune_option
 @no_check_option
@@ -107,6 +115,7 @@ def add(
     per_minute: int | str,
     recipients_per_day: int | str,
     pacing: str | None,
+    max_message_bytes: int | str | None,
     sent_items: str | None,
     prune_after_days: int | None,
     *,
@@ -118,6 +127,7 @@ def add(
         per_minute=per_minute,
         recipients_per_day=recipients_per_day,
         pacing=pacing,
+        max_message_bytes=max_message_bytes,
         sent_items=sent_items,
         prune_after_days=prune_after_days,
     )
@@ -142,6 +152,7 @@ Examples:
     help="Until when the limits hold, to go back by themselves: 2026-12-24T18:00+01:00, tonight, or for-good.",
 )
 @_pacing_option
+@_size_option
 @_sent_items_option
 @_prune_option
 @no_check_option
@@ -152,6 +163,7 @@ def set_(
     per_minute: int | str | None,
     recipients_per_day: int | str | None,
     pacing: str | None,
+    max_message_bytes: int | str | None,
     sent_items: str | None,
     prune_after_days: int | None,
     *,
@@ -164,6 +176,7 @@ def set_(
         per_minute=per_minute,
         recipients_per_day=recipients_per_day,
         pacing=pacing,
+        max_message_bytes=max_message_bytes,
         sent_items=sent_items,
         prune_after_days=prune_after_days,
     )
@@ -173,8 +186,8 @@ def set_(
         changes["limits_until"] = until if isinstance(until, datetime) else None
     if not changes:
         raise click.UsageError(
-            "Nothing to change: give --address, --per-minute, --recipients-per-day, --until, --pacing, --sent-items or"
-            " --prune-after-days."
+            "Nothing to change: give --address, --per-minute, --recipients-per-day, --until, --pacing,"
+            " --max-message-bytes, --sent-items or --prune-after-days."
         )
     view = _changes().set_mailbox(key, **changes)
     held = f" Its limits go back {moment(view.limits_until, application().clock())}." if view.limits_until else ""

@@ -91,3 +91,14 @@ def test_a_mail_in_mime_form_says_itself_what_it_carries(run, tmp_path):
     refused = run("send", "--mailbox", "news", "--eml", tmp_path / "mail.eml", "--read-receipt", "--header", "X-A: b")
     assert refused.exit_code == 2
     assert "and all else of the mail: leave out --header, --read-receipt." in refused.stderr
+
+
+def test_a_mailbox_may_have_a_bound_of_its_own_for_one_message(run, run_json):
+    assert run_json("mailbox", "set", "news", "--max-message-bytes", "1000", "--no-check")["maxMessageBytes"] == 1000
+    refused = run(*MAIL, "--text", "t", "--attach", __file__)
+    assert refused.exit_code == 2
+    assert "the whole message may have 1,000 bytes as it is sent" in refused.stderr
+    assert "maxMessageBytes: 0 is not valid" in run("mailbox", "set", "news", "--max-message-bytes", "0").stderr
+    back = run_json("mailbox", "set", "news", "--max-message-bytes", "default", "--no-check")
+    assert back["maxMessageBytes"] is None
+    assert run(*MAIL, "--text", "t", "--attach", __file__).exit_code == 0

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from flask import Blueprint
+from pydantic import Field
 
 from rqmail.administration.access import Scope
+from rqmail.administration.fields import MAX_MESSAGE_BYTES
 from rqmail.administration.mailboxes import MailboxView
 from rqmail.insight.jsonable import as_json
 from rqmail.ratelimit.limits import above_exchange
 from rqmail.ratelimit.pacing import Pacing
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Changes, CheckOf, Done, LeftBehindOf, Limit, Line, Moment, Pause
+from rqmail.web.api.schema import ApiModel, Changes, CheckOf, Done, LeftBehindOf, Limit, Line, Moment, Pause, Whole
 from rqmail.web.api.standing import SenderNow
 from rqmail.web.context import application, changes
 
@@ -22,6 +24,10 @@ blueprint = Blueprint("mailboxes", __name__, url_prefix="/admin/system-mailboxes
 SentItems = Literal["keep", "none", "prune"]
 
 _TAG = "System mailboxes"
+
+MessageBytes = Annotated[
+    Whole, Field(ge=1, le=MAX_MESSAGE_BYTES, description="Bytes of one message as it is sent, files as base64")
+]
 
 
 class Mailbox(ApiModel):
@@ -32,6 +38,7 @@ class Mailbox(ApiModel):
     rate_limit_per_minute: int | None
     rate_limit_recipients_per_day: int | None
     pacing: Pacing | None
+    max_message_bytes: int | None
     #: What becomes of the copies of sent mail; pruned ones go so many days after their mail is settled.
     sent_items: SentItems
     prune_after_days: int | None
@@ -73,6 +80,7 @@ class NewMailbox(ApiModel):
     rate_limit_per_minute: Limit | None = None
     rate_limit_recipients_per_day: Limit | None = None
     pacing: Pacing | None = None
+    max_message_bytes: MessageBytes | None = None
     sent_items: SentItems | None = None
     prune_after_days: Limit | None = None
 
@@ -87,6 +95,7 @@ class MailboxChanges(Changes):
     rate_limit_per_minute: Limit | None = None
     rate_limit_recipients_per_day: Limit | None = None
     pacing: Pacing | None = None
+    max_message_bytes: MessageBytes | None = None
     sent_items: SentItems | None = None
     prune_after_days: Limit | None = None
     limits_until: Moment | None = None
@@ -115,6 +124,7 @@ def add_mailbox(json: NewMailbox) -> Any:
         rate_limit_per_minute=json.rate_limit_per_minute,
         rate_limit_recipients_per_day=json.rate_limit_recipients_per_day,
         pacing=json.pacing,
+        max_message_bytes=json.max_message_bytes,
         sent_items=json.sent_items,
         prune_after_days=json.prune_after_days,
     )

@@ -209,7 +209,7 @@ _SERVERS = {
 def told(error: Exception) -> str | None:
     """Put an error that was to be expected into words; ``None`` for one that is a bug and deserves its traceback."""
     if isinstance(error, RqmailError):
-        return str(error)
+        return scrubbed(str(error))
     for cls in type(error).__mro__:
         library = cls.__module__.partition(".")[0]
         if library in _SERVERS:

@@ -10,13 +10,14 @@ import logging
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import MutableMapping
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
-from rqmail.text.scrubbing import scrubbed, scrubbed_event, scrubbed_value, without_addresses
+from rqmail.text.scrubbing import scrubbed, scrubbed_event, scrubbed_field, without_addresses
 
 #: Fields that name a mailbox or a message: they are what a line is about, and are written as they are.
 _NAMING = frozenset({"mailboxKey", "messageUuid", "timestamp", "level"})
@@ -48,6 +49,7 @@ def configure(log_format: str) -> None:
     sys.excepthook = _print_uncaught
     threading.excepthook = _print_uncaught_in_thread
     sys.unraisablehook = _print_unraisable
+    warnings.showwarning = _print_warning
 
 
 def configure_embedded() -> None:
@@ -74,7 +76,7 @@ def scrub_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> 
         elif name in _NAMING:
             event[name] = scrubbed(value) if isinstance(value, str) else value
         else:
-            event[name] = scrubbed_value(value)
+            event[name] = scrubbed_field(name, value)
     return event
 
 
@@ -113,3 +115,15 @@ def _print_uncaught_in_thread(uncaught: threading.ExceptHookArgs) -> None:
 
 def _print_unraisable(ignored: sys.UnraisableHookArgs) -> None:
     sys.stderr.write(_traceback(ignored.exc_type, ignored.exc_value, ignored.exc_traceback) + "\n")
+
+
+def _print_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    text = warnings.formatwarning(message, category, filename, lineno, line)
+    (file or sys.stderr).write(without_addresses(scrubbed(text)))

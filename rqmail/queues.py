@@ -24,7 +24,7 @@ from rq.utils import as_text, str_to_date
 from rqmail.clock import Clock
 from rqmail.errors import JobRefusedError
 from rqmail.ratelimit.connections import DRIVER
-from rqmail.text.scrubbing import scrubbed, without_addresses
+from rqmail.text.scrubbing import scrubbed, scrubbed_start, without_addresses
 
 log = structlog.get_logger()
 
@@ -143,7 +143,7 @@ class MailJob(Job):
         name = self.func_name
         if not isinstance(name, str) or not _JOB.fullmatch(name):
             raise JobRefusedError(
-                self.id, f"it names {scrubbed(str(name))[:200]!r}; only functions of {JOBS_MODULE} are run"
+                self.id, f"it names {scrubbed_start(str(name), 200)!r}; only functions of {JOBS_MODULE} are run"
             )
         if self.instance is not None or self.kwargs or not isinstance(self.args, (list, tuple)):
             raise JobRefusedError(self.id, "it calls with an object or keyword arguments; ours never do")

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import click
 
+from rqmail import logs
 from rqmail.errors import SettingsError
 from rqmail.queues import JOB_CLASS, WORKER_QUEUES
-from rqmail.settings import load_settings
+from rqmail.settings import Settings, load_settings
+from rqmail.text.scrubbing import keep_secret
 
 
 def _job_class_is_ours() -> bool:
@@ -21,9 +23,9 @@ def _job_class_is_ours() -> bool:
     return bool(command.params["job_class"] == JOB_CLASS)
 
 
-def _redis_url() -> str:
+def _settings() -> Settings:
     try:
-        return load_settings().redis_url
+        return load_settings()
     except SettingsError as error:
         raise SystemExit(str(error)) from None  # RQ would print a traceback
 
@@ -31,5 +33,10 @@ def _redis_url() -> str:
 if not _job_class_is_ours():
     raise SystemExit(f"rqmail.rqconfig: add -j {JOB_CLASS} or set RQ_JOB_CLASS to it; no other job class runs our jobs")
 
-REDIS_URL = _redis_url()
+_found = _settings()
+# What RQ says before the first job is scrubbed, too.
+keep_secret(*_found.secrets)
+logs.configure(_found.log_format)
+
+REDIS_URL = _found.redis_url
 QUEUES = list(WORKER_QUEUES)

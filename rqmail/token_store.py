@@ -27,7 +27,7 @@ class RedisTokenStore:
             stored = self._redis.get(_PREFIX + key)
             if stored is None:
                 return None
-            return self._box.decrypt(stored.decode() if isinstance(stored, bytes) else str(stored))
+            return self._box.decrypt(stored.decode() if isinstance(stored, bytes) else str(stored), passing=True)
         except (RedisError, SettingsError, UnicodeDecodeError):
             return None
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from rqmail.errors import SettingsError
-from rqmail.text.scrubbing import keep_secret
+from rqmail.text.scrubbing import keep_passing_secret, keep_secret
 
 _VARIABLE = "RQMAIL_SECRET_KEY"
 
@@ -36,13 +36,19 @@ class SecretBox:
         """Encrypt ``text`` as printable ASCII; the same text gives another result each time."""
         return self._fernet.encrypt(text.encode()).decode("ascii")
 
-    def decrypt(self, token: str) -> str:
-        """Decrypt what :meth:`encrypt` made; raises ``SettingsError`` if it was made with another key."""
+    def decrypt(self, token: str, *, passing: bool = False) -> str:
+        """Decrypt what :meth:`encrypt` made; raises ``SettingsError`` if it was made with another key.
+
+        ``passing`` says that the text lives for hours only, as an access token does.
+        """
         try:
             text = self._fernet.decrypt(token.encode()).decode()
         except InvalidToken:
             text = self._decrypt_former(token)
-        keep_secret(text)
+        if passing:
+            keep_passing_secret(text)
+        else:
+            keep_secret(text)
         return text
 
     def _decrypt_former(self, token: str) -> str:

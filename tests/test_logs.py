@@ -45,7 +45,7 @@ def test_for_people_a_line_names_the_event_and_its_fields_without_colours_where_
 
 
 SAY_SECRETS = """
-import logging, threading, sys
+import logging, threading, sys, warnings
 import structlog
 from rqmail import logs
 from rqmail.text.scrubbing import keep_secret
@@ -64,6 +64,8 @@ except ValueError as error:
     log.exception("mail.lane.failed", err=error, headers={{"Authorization": f"Bearer {{SECRET}}"}})
     logging.getLogger("early").exception("job %s failed: %s", "1", error)
     logging.getLogger("rq.worker").error("%d", SECRET)
+warnings.warn(f"old way: {{SECRET}} of zoe@example.org")
+log.info("mail.checked", password="planted-secret-nobody-told")
 thread = threading.Thread(target=fail)
 thread.start()
 thread.join()
@@ -83,6 +85,7 @@ def test_no_secret_and_no_address_but_the_mailboxs_reaches_the_log_whoever_write
     assert done.returncode == 1
     assert written.count("Invalid header value") >= 5
     assert written.count("Traceback") >= 5
+    assert "old way: ***" in written
     assert "mail.mailbox.paused" in written
     assert "noreply@contoso.example" in written
     assert "planted-secret" not in written

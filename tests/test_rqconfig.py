@@ -65,3 +65,13 @@ def test_a_setting_that_is_wrong_is_told_by_name(rq):
 def test_other_commands_of_rq_take_our_config_without_a_job_class(rq, redis_url):
     ended = rq("info", "-c", "rqmail.rqconfig", RQMAIL_REDIS_URL=redis_url)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_what_a_stock_worker_says_before_its_first_job_is_scrubbed(rq, redis_url):
+    ended = rq(
+        "worker", "--burst", "-c", "rqmail.rqconfig", "-j", JOB_CLASS, "-n", "planted-secret-0123",
+        RQMAIL_REDIS_URL=redis_url, RQMAIL_SENDGRID_API_KEY="planted-secret-0123",
+    )  # fmt: skip
+    written = ended.stdout + ended.stderr
+    assert "started" in written
+    assert "planted" not in written

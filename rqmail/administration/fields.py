@@ -12,6 +12,7 @@ from rqmail.models import counts
 from rqmail.models.mailbox import Provider, SentItems
 from rqmail.ratelimit.pacing import Pacing
 from rqmail.text import values
+from rqmail.text.scrubbing import scrubbed_start
 from rqmail.text.values import trimmed
 
 _KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
@@ -128,7 +129,7 @@ def _checked_id(field: str, value: object, check: Callable[[str], str]) -> str:
     try:
         return check(text)
     except ValueError as allowed:
-        raise InvalidInputError(field, text[:100], str(allowed)) from None
+        raise InvalidInputError(field, scrubbed_start(text, 100), str(allowed)) from None
 
 
 def refuse_while_open(sender: str) -> None:

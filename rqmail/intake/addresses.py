@@ -12,6 +12,7 @@ from email_validator.rfc_constants import CASE_INSENSITIVE_MAILBOX_NAMES
 
 from rqmail.errors import InvalidInputError
 from rqmail.mailers.base import Address
+from rqmail.text.scrubbing import scrubbed
 from rqmail.text.values import character_name, first_unseen, without_unseen_edges
 
 MAX_NAME_LENGTH = 256
@@ -143,6 +144,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _beginning(text: str) -> str:
+    text = scrubbed(text)
     return text if len(text) <= 200 else text[:100] + " … " + text[-60:]
 
 

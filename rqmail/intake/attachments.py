@@ -16,6 +16,7 @@ from typing import BinaryIO, cast
 
 from rqmail.errors import InvalidInputError
 from rqmail.models.content import AttachedFile
+from rqmail.text.scrubbing import scrubbed_start
 
 FIELD = "attachments"
 
@@ -171,7 +172,7 @@ def checked_name(name: object) -> str:
     name = name.strip()
     if len(name) > MAX_NAME_LENGTH or _NEVER_IN_A_NAME.search(name):
         raise InvalidInputError(
-            FIELD, name[:60], f"names of at most {MAX_NAME_LENGTH} printable characters on one line"
+            FIELD, scrubbed_start(name, 60), f"names of at most {MAX_NAME_LENGTH} printable characters on one line"
         )
     if "/" in name or "\\" in name or name in {".", ".."}:
         raise InvalidInputError(FIELD, name, "names without a path")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from rqmail.errors import InvalidInputError
+from rqmail.text.scrubbing import scrubbed_start
 from rqmail.text.values import without_unseen_edges
 
 #: What a row may say; ``to``, ``subject`` and one of ``text`` and ``html`` must be there.
@@ -68,17 +69,19 @@ class Naming:
         for cell, name in zip(cells, names, strict=True):
             if name is None and folded(cell) not in {"", ERROR_COLUMN} and not self.ignore_others:
                 raise InvalidInputError(
-                    "header", cell[:100], "columns named " + ", ".join(COLUMNS) + hint(folded(cell), COLUMNS)
+                    "header",
+                    scrubbed_start(cell, 100),
+                    "columns named " + ", ".join(COLUMNS) + hint(folded(cell), COLUMNS)
                     + "; --column NAME=THEIRS reads another name, --ignore-other-columns passes it over",
                 )  # fmt: skip
             if name is not None and names.count(name) > 1:
-                raise InvalidInputError("header", cell[:100], "each column once")
+                raise InvalidInputError("header", scrubbed_start(cell, 100), "each column once")
         missing = [name for name in REQUIRED if name not in names]
         if not {"text", "html"} & set(names):
             missing.append("text or html")
         if missing:
             allowed = "with a column " + " and a column ".join(missing)
-            raise InvalidInputError("header", ", ".join(cells)[:200], allowed)
+            raise InvalidInputError("header", scrubbed_start(", ".join(cells), 200), allowed)
         return names
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.columns import COLUMNS, ERROR_COLUMN, REQUIRED, Naming, hint
+from rqmail.text.scrubbing import scrubbed_start
 
 _ADDRESSED = frozenset({"to", "cc", "bcc"})
 _BLANK = " \t\r\n"
@@ -29,7 +30,7 @@ def json_rows(
             except InvalidInputError as error:
                 yield number, error
             except (ValueError, RecursionError) as error:
-                found = InvalidInputError("row", line.strip()[:60], f"one JSON object a line ({error})")
+                found = InvalidInputError("row", scrubbed_start(line.strip(), 60), f"one JSON object a line ({error})")
                 yield number, found
 
 
@@ -42,7 +43,7 @@ def _document(text: str, naming: Naming) -> Iterator[tuple[int, dict[str, Any] |
         try:
             value, position = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
-            yield number, InvalidInputError("row", text[position : position + 60], f"a JSON object ({error})")
+            yield number, InvalidInputError("row", _seen(text, position), f"a JSON object ({error})")
             return
         try:
             yield number, _values(value, naming)
@@ -52,15 +53,19 @@ def _document(text: str, naming: Naming) -> Iterator[tuple[int, dict[str, Any] |
         if text[position : position + 1] == ",":
             position = _past(_BLANK, text, position + 1)
         elif listed and text[position : position + 1] != "]":
-            found = text[position : position + 60] or "the end of the file"
+            found = _seen(text, position) or "the end of the file"
             yield number + 1, InvalidInputError("row", found, "a comma and the next object, or ] at the end")
             return
     if not listed:
         return
     beyond = text[position + 1 :].strip(_BLANK)
     if position == len(text) or beyond:
-        found = beyond[:60] or "the end of the file"
+        found = scrubbed_start(beyond, 60) or "the end of the file"
         yield number + 1, InvalidInputError("row", found, "] at the end of the array, and nothing after it")
+
+
+def _seen(text: str, position: int) -> str:
+    return scrubbed_start(text[position:], 60)
 
 
 def _past(signs: str, text: str, position: int) -> int:
@@ -71,7 +76,7 @@ def _past(signs: str, text: str, position: int) -> int:
 
 def _values(document: object, naming: Naming) -> dict[str, Any]:
     if not isinstance(document, dict):
-        raise InvalidInputError("row", repr(document)[:60], "one JSON object a line")
+        raise InvalidInputError("row", scrubbed_start(repr(document), 60), "one JSON object a line")
     values: dict[str, Any] = {}
     for theirs, value in document.items():
         name = naming.ours(theirs)

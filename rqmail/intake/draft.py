@@ -28,6 +28,7 @@ from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.content import Importance
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting, largest_message_bytes
 from rqmail.models.message import Message, NewMessage, Priority
+from rqmail.text.scrubbing import scrubbed, scrubbed_start
 
 log = structlog.get_logger()
 
@@ -300,4 +301,4 @@ def is_urgent(message: NewMessage, now: datetime) -> bool:
 
 def _beginning(body: object) -> str:
     text = repr(body)
-    return text if len(text) <= 60 else text[:60] + "…"
+    return scrubbed(text) if len(text) <= 60 else scrubbed_start(text, 60) + "…"

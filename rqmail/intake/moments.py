@@ -9,6 +9,7 @@ from functools import cached_property
 from zoneinfo import ZoneInfo, available_timezones
 
 from rqmail.errors import InvalidInputError
+from rqmail.text.scrubbing import scrubbed_start
 
 #: A moment further away than this is a typing error.
 FURTHEST = timedelta(days=5 * 366)
@@ -27,7 +28,7 @@ def moment_of(field: str, value: datetime | str | None) -> datetime | None:
     except (ValueError, OverflowError):
         utc = None
     if utc is None:
-        raise InvalidInputError(field, str(value)[:100], _ALLOWED)
+        raise InvalidInputError(field, scrubbed_start(str(value), 100), _ALLOWED)
     return utc
 
 
@@ -61,12 +62,14 @@ class LocalTime:
         moment = self._parsed(text)
         if moment is None:
             if self.date_format and text:
-                raise InvalidInputError(field, text[:100], f"a moment written as {self.date_format}, or in ISO 8601")
+                raise InvalidInputError(
+                    field, scrubbed_start(text, 100), f"a moment written as {self.date_format}, or in ISO 8601"
+                )
             return text
         if moment.tzinfo is not None:
             return moment.isoformat()
         if self.timezone is None:
-            raise InvalidInputError(field, text[:100], f"{_ALLOWED}; or name the zone with --timezone")
+            raise InvalidInputError(field, scrubbed_start(text, 100), f"{_ALLOWED}; or name the zone with --timezone")
         return self._placed(field, text, moment).isoformat()
 
     @cached_property

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from rqmail.clock import Clock, utc_now
 from rqmail.errors import PauseCause
 from rqmail.ratelimit.limits import RateLimits
+from rqmail.text.scrubbing import scrubbed_start
 
 Window: TypeAlias = Literal["rolling", "fixed"]
 
@@ -44,7 +45,7 @@ def lease_field(reservation_id: str) -> bytes:
 
 def packed(why: Why) -> bytes:
     """Answer why a mailbox is paused as the scripts keep it, the reason in at most 200 bytes."""
-    clipped = why.reason.encode()[:_REASON_BYTES].decode(errors="ignore").encode()
+    clipped = scrubbed_start(why.reason, _REASON_BYTES).encode()[:_REASON_BYTES].decode(errors="ignore").encode()
     if why.cause is None:
         return clipped
     by = "" if why.by is None else " " + why.by.replace("]", "")

@@ -22,7 +22,7 @@ from redis.exceptions import (
 from rqmail.ratelimit.breaker import Breaker
 from rqmail.ratelimit.connections import Connections, KeptConnectionLostError
 from rqmail.ratelimit.scripts import Scripts, Verb, packed
-from rqmail.text.scrubbing import scrubbed
+from rqmail.text.scrubbing import scrubbed_start
 
 #: So often a server is asked for its run although nothing points to another one, in seconds.
 RUN_BELIEVED_SECONDS = 5.0
@@ -176,7 +176,7 @@ def may_have_run(error: RedisError) -> bool:
 def short(error: Exception) -> str:
     """Answer an error's class and the first line of its text."""
     lines = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {scrubbed(lines[0])[:200]}"
+    return f"{type(error).__name__}: {scrubbed_start(lines[0], 200)}"
 
 
 def _run_of(redis: Redis, *, complain: bool) -> int:

@@ -25,6 +25,7 @@ from rqmail.intake.relayed import Relayed, relayed
 from rqmail.models.base import AWAY_ERRORS
 from rqmail.smtp.connection import Connection
 from rqmail.smtp.senders import sender_of
+from rqmail.text.scrubbing import scrubbed_start
 
 log = structlog.get_logger(__name__)
 
@@ -154,7 +155,7 @@ class Door:
                 )
         except InvalidInputError as error:
             log.warning("smtp.refused", why=error.field, who=principal.name)
-            return f"554 5.6.0 {in_one_line(str(error))}"[:_LONGEST_REPLY]
+            return scrubbed_start(f"554 5.6.0 {in_one_line(str(error))}", _LONGEST_REPLY)
         except (*AWAY_ERRORS, ConflictError) as error:
             log.warning("smtp.notStored", err=type(error).__name__, who=principal.name)
             return _AWAY

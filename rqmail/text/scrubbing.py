@@ -7,11 +7,13 @@ text, together with what looks like a secret (tokens in headers, keys, passwords
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -20,15 +22,28 @@ HIDDEN = "***"
 #: Shorter ones would take ordinary words out of every text; a word of this length is taken out as a whole word only.
 _SHORTEST, _LONG_ENOUGH = 6, 12
 
-#: Kept at most: the settings' few, each tenant's two, and the tokens of the last hours.
-_MOST = 20_000
+#: Forms of passing secrets kept at most: the tokens of the last hours.
+_MOST_PASSING = 20_000
 
-_known: OrderedDict[str, None] = OrderedDict()
+#: What is cut is looked at so far beyond the cut; no form of a secret is longer.
+_LONGEST = 16 * 1024
+
+_lasting: set[str] = set()
+_passing: OrderedDict[str, None] = OrderedDict()
 _snapshot: tuple[str, ...] = ()
 _lock = threading.Lock()
 
 #: An event name of ours: never scrubbed, or a database whose password is ``mail`` would rename half of them.
 _EVENT_NAME = re.compile(r"[a-z]+(?:\.[A-Za-z]+)+")
+
+#: A field of such a name holds a secret, whatever it is.
+_SECRET_NAME = re.compile(
+    r"(?i)(?:password|passwd|pwd|passphrase|secret(?:[-_]?key)?|token|api[-_]?key|private[-_]?key|authorization|cookie"
+    r"|client_assertion)\Z"
+)
+
+#: How JSON within a page of HTML writes these.
+_IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"}
 
 _HEX = re.compile("%[0-9A-F]{2}")
 
@@ -77,9 +92,10 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
         rf"\1\2{HIDDEN}",
     ),
     (
-        ("authorization", "client_", "_token", "api", "password"),
+        ("authorization", "client_", "_token", "api", "passw", "pwd", "passphrase"),
         re.compile(
-            r"(?i)\b(authorization|client_secret|client_assertion|access_token|refresh_token|api[-_]?key|password)"
+            r"(?i)\b(authorization|client_secret|client_assertion|access_token|refresh_token|api[-_]?key|password|passwd|pwd"
+            r"|passphrase)"
             r"(['\"]?\s*[:=]\s*(?:b(?=['\"]))?['\"]?)(?!\s|(?:Bearer|Basic|Negotiate|Digest)\b|\*\*\*)[^\s\"',;&)\]}\\]+"
         ),
         rf"\1\2{HIDDEN}",
@@ -91,24 +107,42 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
 _IN_ADDRESS = r"[^\s<>\"'(),;:=/\\\[\]{}*|@]"
 #: Begins where a word begins, or a long text without an address would be walked once for each of its characters.
 _ADDRESS = re.compile(rf"(?<!{_IN_ADDRESS}){_IN_ADDRESS}+(?:@|%40){_IN_ADDRESS}+")
+#: One whose local part is in quotes, which may be written in a text in quotes or in HTML.
+_QUOTE = r"(?:\\?\"|&quot;|&#34;)"
+_QUOTED_ADDRESS = re.compile(rf"{_QUOTE}[^\"\r\n]{{1,80}}?{_QUOTE}(?:@|%40){_IN_ADDRESS}+")
 
 
 def keep_secret(*values: str | None) -> None:
-    """Take these texts out of everything that is scrubbed from now on in this process, however they are written."""
-    global _snapshot  # noqa: PLW0603 - what is secret is secret in the whole process, as its log is one
+    """Take these texts out of everything that is scrubbed in this process from now on, however they are written."""
+    with _lock:
+        known = len(_lasting)
+        for form in _forms_of(values):
+            _lasting.add(form)
+        if len(_lasting) > known:
+            _take_snapshot()
+
+
+def keep_passing_secret(value: str) -> None:
+    """Take a secret that lives for hours, as a token does, out of what is scrubbed until many newer ones have come."""
     with _lock:
         added = False
-        for value in values:
-            if value is None or len(value) < _SHORTEST:
-                continue
-            for form in _forms(value):
-                added |= form not in _known
-                _known[form] = None
-                _known.move_to_end(form)
-        while len(_known) > _MOST:
-            _known.popitem(last=False)
+        for form in _forms_of((value,)):
+            added |= form not in _passing
+            _passing[form] = None
+            _passing.move_to_end(form)
+        while len(_passing) > _MOST_PASSING:
+            _passing.popitem(last=False)
         if added:
-            _snapshot = tuple(sorted(_known, key=_minus_length))
+            _take_snapshot()
+
+
+def _take_snapshot() -> None:
+    global _snapshot  # noqa: PLW0603 - what is secret is secret in the whole process, as its log is one
+    _snapshot = tuple(sorted({*_lasting, *_passing}, key=_minus_length))
+
+
+def _forms_of(values: Iterable[str | None]) -> Iterable[str]:
+    return (form for value in values if value is not None and len(value) >= _SHORTEST for form in _forms(value))
 
 
 def scrubbed(text: str) -> str:
@@ -124,6 +158,14 @@ def scrubbed(text: str) -> str:
     return _LINE_OF_KEY.sub(HIDDEN, text) if len(text) >= _LENGTH_OF_LINE else text
 
 
+def scrubbed_start(text: str, most: int) -> str:
+    """Answer at most the first ``most`` characters of the text without secrets, also those that the cut would halve."""
+    if len(text) <= most + 2 * _LONGEST:
+        return scrubbed(text)[:most]
+    # The end of what is looked at may be half a secret.
+    return scrubbed(text[: most + 2 * _LONGEST])[:-_LONGEST][:most]
+
+
 def scrubbed_event(name: str) -> str:
     """Answer what a log line is called: an event name of ours as it is, other text without secrets and addresses."""
     return name if _EVENT_NAME.fullmatch(name) else without_addresses(scrubbed(name))
@@ -131,7 +173,9 @@ def scrubbed_event(name: str) -> str:
 
 def without_addresses(text: str) -> str:
     """Answer the text with ``<address>`` for every mail address."""
-    return _ADDRESS.sub("<address>", text) if "@" in text or "%40" in text else text
+    if "@" not in text and "%40" not in text:
+        return text
+    return _ADDRESS.sub("<address>", _QUOTED_ADDRESS.sub("<address>", text))
 
 
 def scrubbed_value(value: Any) -> Any:
@@ -141,10 +185,21 @@ def scrubbed_value(value: Any) -> Any:
     if isinstance(value, str):
         return without_addresses(scrubbed(value))
     if isinstance(value, dict):
-        return {scrubbed_value(key): scrubbed_value(item) for key, item in value.items()}
+        return {scrubbed_value(key): scrubbed_field(key, item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [scrubbed_value(item) for item in value]
     return without_addresses(scrubbed(repr(value)))
+
+
+def scrubbed_field(name: object, value: Any) -> Any:
+    """Answer the value of a field without secrets: nothing of it where the name says that it is one."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return HIDDEN if _SECRET_NAME.search(_text_of(name)) else scrubbed_value(value)
+
+
+def _text_of(name: object) -> str:
+    return name.decode("latin-1") if isinstance(name, bytes) else str(name)
 
 
 def _forms(secret: str) -> set[str]:
@@ -154,6 +209,9 @@ def _forms(secret: str) -> set[str]:
         encoded = quote(secret, safe=safe)
         forms |= {encoded, _HEX.sub(lambda found: found[0].lower(), encoded)}
     forms.add(quote_plus(secret))
+    for escaped in (html.escape(secret), html.escape(secret, quote=False)):
+        forms |= {escaped, escaped.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")}
+    forms.add("".join(_IN_SCRIPT.get(sign, sign) for sign in json.dumps(secret)[1:-1]))
     lines = secret.splitlines()
     if len(lines) > 1:
         forms |= {line.strip() for line in lines if len(line.strip()) >= _LONG_ENOUGH and "-----" not in line}

@@ -10,9 +10,23 @@ from urllib.parse import quote
 
 import pytest
 
-from rqmail.errors import JobRefusedError
+from rqmail.administration.fields import checked_guid
+from rqmail.errors import InvalidInputError, JobRefusedError, NotFoundError, told
+from rqmail.intake.columns import Naming
+from rqmail.intake.documents import json_rows
+from rqmail.intake.moments import LocalTime
 from rqmail.mailers.graph.certificate import AppCertificate
-from rqmail.text.scrubbing import keep_secret, scrubbed, scrubbed_event, scrubbed_value, without_addresses
+from rqmail.mailers.graph.errors import read_problem
+from rqmail.text import scrubbing
+from rqmail.text.scrubbing import (
+    keep_passing_secret,
+    keep_secret,
+    scrubbed,
+    scrubbed_event,
+    scrubbed_start,
+    scrubbed_value,
+    without_addresses,
+)
 
 
 def test_a_known_secret_is_taken_out_however_it_is_written():
@@ -106,7 +120,17 @@ def test_values_of_any_kind_are_scrubbed():
     assert told == {"a": ["***", 7, None], "e": "ValueError('*** <address>')"}
 
 
-@pytest.mark.parametrize("text", ["a" * 200_000 + " @", "a.a-" * 50_000 + " @", "Bearer " * 30_000, "x@" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 200_000 + " @",
+        "a.a-" * 50_000 + " @",
+        "Bearer " * 30_000,
+        "x@" * 100_000,
+        '"' * 100_000 + "@",
+        '"a' * 100_000 + "@",
+    ],
+)
 def test_a_long_text_takes_no_longer_than_it_is_long(text):
     def seconds(piece):
         began = time.process_time()
@@ -114,3 +138,78 @@ def test_a_long_text_takes_no_longer_than_it_is_long(text):
         return time.process_time() - began
 
     assert seconds(text) < 0.05 + 12 * max(seconds(text[: len(text) // 4]), 0.002)
+
+
+def test_a_lasting_secret_stays_known_however_many_tokens_come_after_it(monkeypatch):
+    monkeypatch.setattr(scrubbing, "_MOST_PASSING", 100)
+    keep_secret("planted-lasting-secret")
+    keep_passing_secret("planted-first-token")
+    for number in range(60):
+        keep_passing_secret(f"token-number-{number:06}")
+    assert scrubbed("planted-lasting-secret token-number-000059") == "*** ***"
+    assert scrubbed("planted-first-token") == "planted-first-token"
+
+
+def test_a_text_is_scrubbed_before_it_is_cut():
+    secret = "planted-over-the-cut-0123456789"
+    keep_secret(secret)
+    assert scrubbed_start("x" * 20 + secret, 30) == "x" * 20 + "***"
+    assert "planted" not in scrubbed_start(f"{secret} " * 10_000, 50_000)
+    assert len(scrubbed_start("a" * 10_000_000, 30)) == 30
+
+
+def test_no_half_of_a_secret_is_left_where_an_error_cuts_what_was_given():
+    secret = "planted-in-what-was-given-0123456789"
+    keep_secret(secret)
+
+    def said(length, ask):
+        with pytest.raises(InvalidInputError) as refused:
+            ask("y" * (length - 10) + secret)
+        return str(refused.value)
+
+    assert "planted" not in said(100, lambda text: checked_guid("clientId", text))
+    assert "planted" not in said(100, lambda text: LocalTime(date_format="%d").read("at", text))
+    assert "planted" not in said(100, lambda text: Naming().read([text]))
+    assert "planted" not in str(list(json_rows(lambda: iter(["y" * 50 + secret]), Naming())))
+    body = json.dumps({"error": {"code": "x", "message": "y" * 990 + secret}}).encode()
+    assert "planted" not in read_problem(body).message
+
+
+def test_the_value_of_a_field_that_is_named_as_a_secret_is_hidden():
+    given = {"password": "ab", "client_secret": b"xy", "X-CSRFToken": ["q"], "tokenName": "shop", "tokens": 3}
+    assert scrubbed_value(given) == {
+        "password": "***",
+        "client_secret": "***",
+        "X-CSRFToken": "***",
+        "tokenName": "shop",
+        "tokens": 3,
+    }
+
+
+def test_a_known_secret_is_taken_out_as_html_writes_it():
+    secret = "pl'anted<&>\"secret"
+    keep_secret(secret)
+    for written in (
+        "pl&#x27;anted&lt;&amp;&gt;&quot;secret",
+        "pl&#39;anted&lt;&amp;&gt;&#34;secret",
+        "pl'anted&lt;&amp;&gt;\"secret",
+        r"pl\u0027anted\u003c\u0026\u003e\"secret",
+    ):
+        assert scrubbed(written) == "***"
+
+
+def test_what_an_error_says_on_the_command_line_is_scrubbed():
+    keep_secret("planted-as-a-key-0123")
+    assert told(NotFoundError("mailbox", "planted-as-a-key-0123")) == "mailbox '***' does not exist"
+
+
+@pytest.mark.parametrize("name", ["passwd", "pwd", "passphrase"])
+def test_a_short_secret_behind_the_name_of_a_password_is_taken_out(name):
+    assert scrubbed(f"{name}=ab1 x") == f"{name}=*** x"
+
+
+@pytest.mark.parametrize(
+    "written", ['"jan jansen"@x.nl', "&#34;jan jansen&#34;@x.nl", "&quot;jan@y&quot;@x.nl", r"\"jan jansen\"%40x.nl"]
+)
+def test_an_address_with_a_quoted_local_part_is_taken_out_whole(written):
+    assert without_addresses(f"to {written}: no") == "to <address>: no"

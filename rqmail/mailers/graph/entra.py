@@ -21,6 +21,7 @@ from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.http.failures import error_for_exception
 from rqmail.mailers.http.retry_after import parse_retry_after
 from rqmail.mailers.http.transport import Answer, Transport
+from rqmail.text.scrubbing import scrubbed_start
 
 _ANSWER_LIMIT = 256 * 1024
 _AADSTS = re.compile(r"AADSTS(\d{4,8})")
@@ -202,4 +203,4 @@ def _not_reached(error: BaseException) -> MailTransientError:
 
 
 def _short(value: Any) -> str | None:
-    return value[:80] if isinstance(value, str) and value else None
+    return scrubbed_start(value, 80) if isinstance(value, str) and value else None

@@ -24,6 +24,7 @@ from rqmail.errors import (
 )
 from rqmail.mailers.http.provider_text import one_line
 from rqmail.mailers.http.retry_after import parse_retry_after
+from rqmail.text.scrubbing import scrubbed_start
 
 log = structlog.get_logger(__name__)
 
@@ -198,7 +199,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str | None:
-    return value[:1000] if isinstance(value, str) and value else None
+    return scrubbed_start(value, 1000) if isinstance(value, str) and value else None
 
 
 def _code(value: Any) -> str | None:

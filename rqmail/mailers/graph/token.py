@@ -17,7 +17,7 @@ from rqmail.clock import Clock, to_epoch_ms, utc_now
 from rqmail.errors import MailError, MailThrottledError
 from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.http.per_process import PerProcess
-from rqmail.text.scrubbing import keep_secret
+from rqmail.text.scrubbing import keep_passing_secret
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +73,7 @@ class _Token:
     expires_at: float
 
     def __post_init__(self) -> None:
-        keep_secret(self.value)
+        keep_passing_secret(self.value)
 
     def dump(self, proof: str) -> str:
         return json.dumps([proof, self.value, self.granted_at, self.refresh_at, self.expires_at])

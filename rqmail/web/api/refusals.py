@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from rqmail.text.scrubbing import scrubbed_start
 from rqmail.web.errors import LIMIT_FIELDS, FieldsError, limit_text
 
 #: Names of alternatives that pydantic puts in a path but nobody sent.
@@ -31,7 +32,7 @@ def _path(location: Sequence[int | str]) -> str:
             path += f"[{part}]"
         elif part not in ALTERNATIVES:
             path += f".{part}" if path else part
-    return path[:_LONGEST]
+    return scrubbed_start(path, _LONGEST)
 
 
 def _text(found: ErrorDetails) -> str:

@@ -186,7 +186,14 @@ class Application:
             busy_wait_seconds=5.0,
         )
         own_app = (self.settings.graph_tenant_id, self.settings.graph_client_id)
-        return Senders(factory, self.box, self._default_limits, own_app=own_app, pacing=self.settings.pacing)
+        return Senders(
+            factory,
+            self.box,
+            self._default_limits,
+            own_app=own_app,
+            pacing=self.settings.pacing,
+            sendgrid_in_flight=self.settings.sendgrid_in_flight,
+        )
 
     @_Part
     def service(self) -> MailProviderService:

@@ -244,6 +244,7 @@ class Settings(BaseSettings):
     pacing: Literal["even", "burst"] = "even"
 
     poll_seconds: Annotated[int, Field(ge=1, le=60)] = 1
+    sendgrid_in_flight: Annotated[int, Field(ge=1, le=256)] = 32
     send_lanes: Annotated[int, Field(ge=1, le=256)] = 32
     reserve_for_high: Annotated[int, Field(ge=0)] = 0
     send_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0

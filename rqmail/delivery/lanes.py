@@ -30,8 +30,8 @@ _LANES_AT_FIRST = 8
 _LOOK_SECONDS = 0.02
 _BUSY = 0.5
 
-#: Mail of a sender without a limiter (or that is gone) still goes few at a time.
-_WITHOUT_LIMITS_IN_FLIGHT = 8
+#: Mail of a sender that is gone comes to its end few at a time.
+_OF_NOBODY_IN_FLIGHT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,7 @@ class _Run:
             message.claim = self._claim
             sender = known.get(message.sender)
             key = sender.budget_key if sender else message.sender
-            limits = sender.limits if sender else None
-            in_flight = limits.in_flight if limits else _WITHOUT_LIMITS_IN_FLIGHT
+            in_flight = sender.in_flight if sender else _OF_NOBODY_IN_FLIGHT
             self._mailboxes.setdefault(key, _Mailbox(in_flight)).pending.append(message)
         # Round by round, so that every mailbox has its first message under way before any has its second.
         for turn in range(max((mailbox.in_flight for mailbox in self._mailboxes.values()), default=0)):

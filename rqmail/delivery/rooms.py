@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from rqmail.clock import to_epoch_ms
@@ -15,12 +15,15 @@ from rqmail.ratelimit.limits import RateLimits, mailbox_key
 from rqmail.ratelimit.pacing import Pace
 from rqmail.ratelimit.usage import Usage
 
-#: Without a limiter's answer (Redis down, or a sender without limits) this many of a sender are claimed at most.
+#: Without a limiter's answer (Redis is down) this many of a sender are claimed at most.
 _UNLIMITED_IN_HAND = 100
 
+#: Of a sender without limits so many rounds of what it may have in flight are claimed at most. More is claimed once
+#: half of that is begun: a job of few rounds leaves its lanes idle at its end.
+_ROUNDS_IN_HAND = 16
 
 #: Stands for "no budget of ours": the sender's provider has limits of its own.
-_NO_LIMITS = RateLimits(per_minute=1_000_000, recipients_per_day=1_000_000_000, in_flight=1_000_000)
+_NO_LIMITS = RateLimits(per_minute=1_000_000, recipients_per_day=1_000_000_000, in_flight=1)
 
 
 @dataclass(slots=True)
@@ -97,7 +100,7 @@ def rooms_of(
     wanted: dict[str, RateLimits] = {}
     for name in {one.sender for one in waiting}:
         sender = senders.get(name)
-        limits = sender.limits if sender and sender.limits else _NO_LIMITS
+        limits = sender.limits if sender and sender.limits else _without_limits(sender)
         key = budget_key(name, senders)
         wanted[key] = _tighter(wanted.get(key, limits), limits)
     # A person's pause stands in the table, where it outlives the limiter's memory of it.
@@ -124,7 +127,11 @@ def _room(usage: Usage, limits: RateLimits, hand: list[Unfinished], reserve_for_
     asking = max(0, sum(h.sending for h in hand) - usage.in_flight.used)
     if usage.paused_until_ms is not None and usage.paused_until_ms > now_ms:
         return Room.none(usage.paused_until_ms)
-    if limits == _NO_LIMITS or not usage.known:
+    if limits == replace(_NO_LIMITS, in_flight=limits.in_flight):
+        in_hand = max(_UNLIMITED_IN_HAND, limits.in_flight * _ROUNDS_IN_HAND)
+        calls = in_hand - queued - asking
+        return Room(calls, calls if 2 * queued <= in_hand else 0, None, None, reason="in-hand")
+    if not usage.known:
         calls = _UNLIMITED_IN_HAND - queued - asking
         return Room(calls, calls, None, None, reason="in-hand")
     calls = usage.minute.remaining - queued - asking
@@ -139,6 +146,11 @@ def _room(usage: Usage, limits: RateLimits, hand: list[Unfinished], reserve_for_
         reason="day" if recipients <= 0 else "minute",
         free_ms=usage.next_free_ms,
     )
+
+
+def _without_limits(sender: Sender | None) -> RateLimits:
+    """Answer what stands for no budget of ours, with what the sender may have in flight."""
+    return replace(_NO_LIMITS, in_flight=sender.in_flight) if sender else _NO_LIMITS
 
 
 def keep_places(messages: list[Refused], senders: dict[str, Sender], rooms: dict[str, Room]) -> None:

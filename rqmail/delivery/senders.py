@@ -60,6 +60,8 @@ class Sender:
     pacing: Pacing = "burst"
     #: Whether a copy of each mail is kept in Sent Items.
     copied: bool = True
+    #: How many of its mails one job has under way at once, where ``limits`` do not say.
+    in_flight_without_limits: int = 32
     #: What a mail of this sender goes through now.
     route: Route = field(init=False)
 
@@ -67,6 +69,11 @@ class Sender:
         """Say once what its mails go through: it is asked for several times a mail."""
         route = Route(self.provider, self.budget_key, self.entra_tenant, self.app_id, self.copied)
         object.__setattr__(self, "route", route)
+
+    @property
+    def in_flight(self) -> int:
+        """How many of its mails one job has under way at once."""
+        return self.limits.in_flight if self.limits else self.in_flight_without_limits
 
     @property
     def paused_until(self) -> datetime | None:
@@ -88,6 +95,7 @@ class Senders:
         *,
         own_app: tuple[str | None, str | None] = (None, None),
         pacing: Pacing = "even",
+        sendgrid_in_flight: int = 32,
         monotonic: Callable[[], float] = monotonic,
     ) -> None:
         self._factory = factory
@@ -95,6 +103,7 @@ class Senders:
         self._defaults = defaults
         self._own_tenant, self._own_app_id = own_app
         self._pacing = pacing
+        self._sendgrid_in_flight = sendgrid_in_flight
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._known: dict[str, Sender] = {}
@@ -181,8 +190,8 @@ class Senders:
         with pooled_connection():
             mailboxes = list(SystemMailbox.select())
             tenants = list(TenantMailSetting.select())
-        graph, sendgrid = Provider.MICROSOFT_GRAPH.value, Provider.SENDGRID.value
-        known = {DEFAULT_SENDER: Sender(DEFAULT_SENDER, DEFAULT_SENDER, None, None, sendgrid)}
+        graph = Provider.MICROSOFT_GRAPH.value
+        known = {DEFAULT_SENDER: self._without_limits(DEFAULT_SENDER, DEFAULT_SENDER, None)}
         own = (self._own_tenant, self._own_app_id)
         for mailbox in mailboxes:
             limits = resolve_limits(
@@ -207,8 +216,14 @@ class Senders:
                 key = budget_key_of(tenant)
                 known[name] = Sender(name, key, self._defaults, tenant, graph, *app, pacing=self._pacing)
             else:
-                known[name] = Sender(name, budget_key_of(tenant), None, tenant, sendgrid)
+                known[name] = self._without_limits(name, budget_key_of(tenant), tenant)
         return known
+
+    def _without_limits(self, name: str, key: str, tenant: TenantMailSetting | None) -> Sender:
+        """Answer a sender whose mail leaves through SendGrid, which has limits of its own."""
+        return Sender(
+            name, key, None, tenant, Provider.SENDGRID.value, in_flight_without_limits=self._sendgrid_in_flight
+        )
 
     def _tenant_config(self, row: TenantMailSetting) -> TenantConfig:
         return TenantConfig(

@@ -103,9 +103,22 @@ def test_a_tenant_on_graph_shares_the_budget_of_a_system_mailbox_with_its_addres
 def test_mail_without_a_budget_of_ours_is_not_held_back_by_one_but_kept_in_bounds(office):
     TenantMailSetting.create(key="acme", provider=Provider.SENDGRID.value, created_on=START, changed_on=START)
     office.senders.forget()
-    submitted(*(new_message("tenant:acme") for _ in range(150)))
-    assert office.tick().claimed == 100
+    submitted(*(new_message("tenant:acme") for _ in range(900)))
+    assert office.tick().claimed == 512
     assert office.tick().claimed == 0
+
+
+def test_more_of_a_sender_without_limits_is_claimed_once_half_is_begun_and_urgent_mail_at_once(office):
+    TenantMailSetting.create(key="acme", provider=Provider.SENDGRID.value, created_on=START, changed_on=START)
+    office.senders.forget()
+    submitted(*(new_message("tenant:acme") for _ in range(400)))
+    office.tick()
+    [high] = submitted(new_message("tenant:acme", priority=Priority.HIGH))
+    submitted(*(new_message("tenant:acme") for _ in range(300)))
+    assert office.tick().claimed == 1
+    assert office.jobs(MAIL_HIGH) == [[high]]
+    Message.update(status="SENT").where(Message.id.in_(office.jobs(MAIL)[0][:200])).execute()
+    assert office.tick().claimed == 300
 
 
 def test_high_priority_goes_first_and_has_a_queue_of_its_own(office):

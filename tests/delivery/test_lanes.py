@@ -30,7 +30,7 @@ class KnownSenders:
         names = [*(f"mailbox:m{n}" for n in range(10)), "tenant:t"]
         limits = RateLimits(in_flight=2)
         keys = {"tenant:t": "m0@contoso.example"}
-        return {
+        return {"tenant:s": Sender("tenant:s", "tenant:s", None, None, in_flight_without_limits=5)} | {
             name: Sender(name, keys.get(name, f"{name.removeprefix('mailbox:')}@contoso.example"), limits, None)
             for name in names
         }
@@ -129,6 +129,13 @@ def test_no_more_than_in_flight_go_through_one_mailbox_at_once_whoever_they_are_
     service.during = lambda message: together.wait() and None
     lanes.send(queued(*["mailbox:m0", "tenant:t"] * 4))
     assert service.most == {"m0@contoso.example": 2}
+
+
+def test_a_sender_without_limits_has_as_many_under_way_as_its_setting_says(database, lanes, service):
+    together = threading.Barrier(5, timeout=10)
+    service.during = lambda message: together.wait() and None
+    lanes.send(queued(*["tenant:s"] * 10))
+    assert service.most == {"tenant:s": 5}
 
 
 def test_different_mailboxes_go_at_once(database, lanes, service):

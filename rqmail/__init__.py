@@ -16,7 +16,8 @@ A tour, by the way of one message; each folder's ``__init__.py`` says what it is
 5. ``ratelimit/``: the brake. ``limiter.py`` with ``check_and_reserve.lua`` takes a place in a mailbox's minute and day
    before Microsoft Graph is called, in one round trip, or says when there will be one.
 6. ``mailers/``: the seam through which it leaves. ``base.py``, ``rate_limited.py`` (the brake around it), ``graph/``
-   (``errors.py``: what each of Graph's answers means), ``sendgrid.py``, ``http/`` (the one way out), ``factory.py``.
+   (``errors.py``: what each of Graph's answers means; ``upload.py``: a mail over one request),
+   ``sendgrid.py``, ``http/`` (the one way out), ``factory.py``.
 7. ``insight/``: people look. ``overview.py`` reads how things stand, ``explaining.py`` why nothing goes out,
    ``forecast.py`` when it will be done.
 8. ``administration/``: people change. ``changes.py`` makes every change and has it audited, over one module a noun.

@@ -61,6 +61,9 @@ _MESSAGES_PER_LANE = 16
 #: Ids in the queues at most: enough to keep any number of workers busy until the next ticks, few enough to lose.
 _QUEUED_AT_MOST = 10_000
 
+#: What a line carries at least, as the mailers have it: they are not imported for this.
+_SLOWEST_BYTES_A_SECOND = 100_000
+
 T = TypeVar("T")
 
 
@@ -151,7 +154,9 @@ class Application:
         """The RQ queues."""
         from rqmail.queues import MailQueues
 
-        timeout = JOB_SECONDS + 2 * self.settings.send_timeout_seconds + 30
+        # The last mail begun may be the largest, over the slowest line that is waited for; each call has its own bound.
+        largest = 2 * self.settings.max_message_bytes / _SLOWEST_BYTES_A_SECOND
+        timeout = JOB_SECONDS + 2 * self.settings.send_timeout_seconds + 30 + largest
         return MailQueues(
             self.redis, self.clock, poll_seconds=self.settings.poll_seconds, job_timeout_seconds=round(timeout)
         )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import parse_addresses
-from rqmail.intake.attachments import MAX_FILES, Most, Reader, is_blocked
+from rqmail.intake.attachments import MAX_FILE_BYTES, MAX_FILES, Most, Reader, is_blocked
 from rqmail.intake.headers import checked_headers
 from rqmail.intake.pictures import check_pictures
 from rqmail.mailers.base import as_base64
@@ -20,10 +19,8 @@ MAX_MESSAGE_BYTES = 35 * 1024 * 1024
 
 MAX_REPLY_TO = 50
 
-#: What Graph's JSON puts around a file and around an address, at most and without what they are called.
+#: What Graph's JSON puts around a file, at most and without what it is called.
 _AROUND_A_FILE = 700
-_AROUND_AN_ADDRESS = 60
-_AROUND_A_MESSAGE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +81,17 @@ def checked_files(
     return tuple(files)
 
 
-def refuse_more_than_one_request(
-    files: Sequence[AttachedFile], *, text: str | None, html: str | None, extras: Extras, addresses: int
-) -> None:
-    """Raise ``InvalidInputError`` where a mail with files is larger than one request to Graph may be."""
-    if not files:
-        return
-    body = html if html is not None else text or ""
-    size = _AROUND_A_MESSAGE + len(json.dumps(body, ensure_ascii=False).encode(errors="replace"))
-    size += sum(_AROUND_A_FILE + 6 * len(one.name) + as_base64(one.size) for one in files)
-    size += sum(100 + 6 * (len(name) + len(value)) for name, value in extras.headers)
-    size += (addresses + len(extras.reply_to)) * (_AROUND_AN_ADDRESS + 640)
-    if size > LARGEST_REQUEST:
+def refuse_what_no_upload_takes(files: Sequence[AttachedFile]) -> None:
+    """Raise ``InvalidInputError`` where files cannot come into a mail through Graph, not even one after another."""
+    for one in files:
+        # An upload in parts would lose what makes it a picture of the HTML.
+        if one.content_id is not None and as_base64(one.size) + _AROUND_A_FILE + 6 * len(one.name) > LARGEST_REQUEST:
+            raise InvalidInputError(
+                "attachments", one.name, f"an inline picture that fits one request to Graph, {LARGEST_REQUEST:,} bytes"
+            )
+    if (size := sum(one.size for one in files)) > MAX_FILE_BYTES:
         raise InvalidInputError(
-            "attachments",
-            f"{sum(one.size for one in files):,} bytes",
-            f"a mail no larger than one request to Microsoft Graph, {LARGEST_REQUEST:,} bytes with files as base64",
+            "attachments", f"{size:,} bytes", f"files of at most {MAX_FILE_BYTES:,} bytes together: Graph takes no more"
         )
 
 

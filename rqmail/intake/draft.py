@@ -20,7 +20,7 @@ from rqmail.intake.content import (
     checked_extras,
     checked_files,
     notices_of,
-    refuse_more_than_one_request,
+    refuse_what_no_upload_takes,
 )
 from rqmail.intake.moments import check_moments, moment_of
 from rqmail.intake.recipients import Folded, recipients_of
@@ -202,7 +202,7 @@ def check(draft: Draft, now: datetime, rules: SenderRules = SenderRules(), reade
         draft.attachments, text=text, html=html, most_bytes=rules.max_message_bytes, reader=reader or Reader()
     )
     if rules.through_graph:
-        refuse_more_than_one_request(files, text=text, html=html, extras=extras, addresses=len(recipients))
+        refuse_what_no_upload_takes(files)
     message = NewMessage(
         sender=draft.sender,
         subject=subject,

@@ -78,8 +78,7 @@ def test_many_mails_with_one_file_keep_it_once(intake, tmp_path):
     assert AttachmentPiece.select().count() == 3
 
 
-def test_a_file_is_never_in_memory_as_a_whole(intake, store, tmp_path, monkeypatch):
-    monkeypatch.setattr("rqmail.intake.draft.refuse_more_than_one_request", lambda *_, **__: None)
+def test_a_file_is_never_in_memory_as_a_whole(intake, store, tmp_path):
     SystemMailbox.update(max_message_bytes=200_000_000).execute()
     path = tmp_path / "large.bin"
     with path.open("wb") as opened:
@@ -142,7 +141,13 @@ BAD = {
     "a picture that is not there": ({"html": '<img src="cid:none">'}, "html"),
     "a picture not there in a style": ({"html": "<style>a{background:url(cid:none)}</style>"}, "html"),
     "more than a message may have": ({"attachments": [Attachment("a", b"x" * 28_000_000)]}, "attachments"),
-    "more than one request": ({"attachments": [Attachment("a", b"x" * 3_200_000)]}, "attachments"),
+    "a picture that fits no request": (
+        {
+            "attachments": [Attachment("a", b"x" * 3_200_000, is_inline=True, content_id="a")],
+            "html": '<img src="cid:a">',
+        },
+        "attachments",
+    ),
     "a header of ours": ({"headers": [("X-RQMail-Id", "1")]}, "headers"),
     "a header a field says": ({"headers": [("Reply-To", "a@b.nl")]}, "headers"),
     "a header the provider writes": ({"headers": [("Message-ID", "<a@b>")]}, "headers"),
@@ -172,6 +177,11 @@ def test_bad_content_names_its_field_and_keeps_nothing(sqlite_database, clock, c
         Intake(clock, lambda: None).submit_all([Draft(**GOOD), Draft(**(GOOD | change))])
     assert refused.value.field == field
     assert (Message.select().count(), AttachmentContent.select().count()) == (0, 0)
+
+
+def test_a_mail_larger_than_one_request_is_taken_up_to_the_limit_of_a_message(intake, store):
+    [file] = submitted(intake, Attachment("a.bin", b"x" * 5_000_000)).attachments
+    assert file.size == 5_000_000
 
 
 def test_a_mailbox_may_have_a_limit_of_its_own(intake, store):

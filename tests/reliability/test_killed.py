@@ -8,6 +8,7 @@ import pytest
 
 from reliability.dying import Moment, die_at
 from reliability.running import Running
+from rqmail import Attachment, Draft
 from rqmail.models.message import MessageStatus
 from support.messages import new_message, reloaded
 
@@ -44,10 +45,42 @@ STEPS = {
 PERHAPS_SENT = list(STEPS)[list(STEPS).index("SENDING") : list(STEPS).index("outcome written")]
 
 
+#: Every step of a mail that goes up in parts: before each nothing of it has happened, after each all of it.
+UPLOAD_STEPS = {
+    f"{when} the {name}": Moment("worker", when, where)
+    for name, where in {
+        "draft": "rqmail.mailers.graph.upload:UploadingMailer._draft",
+        "attachment": "rqmail.mailers.graph.upload:UploadingMailer._fill",
+        "session": "rqmail.mailers.graph.upload_session:FileUpload._open",
+        "range": "rqmail.mailers.graph.upload_session:FileUpload._ask",
+        "send": "rqmail.mailers.graph.upload:UploadingMailer._send",
+    }.items()
+    for when in ("before", "after")
+}
+
+
 def kill_at(running: Running, name: str) -> None:
-    if STEPS[name].who == "worker":
+    moment = (STEPS | UPLOAD_STEPS)[name]
+    if moment.who == "worker":
         running.app.dispatcher.tick()
-    assert die_at(STEPS[name], running.environment) == -signal.SIGKILL
+    assert die_at(moment, running.environment) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("name", UPLOAD_STEPS)
+def test_killed_at_any_step_of_an_upload_the_mail_is_accepted_once_and_no_draft_is_left(running, name):
+    files = [Attachment("a.txt", b"a"), Attachment("large.bin", b"x" * 5_000_000)]
+    message_id = running.app.intake.submit(
+        Draft(sender="mailbox:news", subject="Hi", to="jan@example.org", text="Hello", attachments=files)
+    )
+    kill_at(running, name)
+    running.settle()
+    assert running.accepted() == [message_id]
+    assert reloaded(message_id).status == S.SENT
+    [taken] = running.control.accepted()
+    assert [(one["name"], one["size"]) for one in taken["attachments"]] == [("a.txt", 1), ("large.bin", 5_000_000)]
+    mailbox = running.app.senders.mailbox_of(reloaded(message_id).route)
+    assert mailbox is not None
+    assert not mailbox._found_in("drafts", message_id)
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -29,6 +29,9 @@ from rqmail.terminal.tables import console, moment, plain, table
 
 _SPOOLED = 8_000_000
 
+#: Memory that reading a spreadsheet may take: whoever runs commands here may use more than one who uploads a file.
+_SHEET_BYTES = 4 * 1024**3
+
 
 @click.command(
     "import",
@@ -102,6 +105,7 @@ def import_(
         timezone=timezone or app.settings.timezone,
         date_format=date_format,
         delimiter=delimiter,
+        sheet_bytes=_SHEET_BYTES,
     )
     with (
         _rewindable(file) as opened,

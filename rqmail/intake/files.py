@@ -15,7 +15,7 @@ from rqmail.intake.draft import Checks, Draft
 from rqmail.intake.encodings import find_encoding, lines_of
 from rqmail.intake.moments import LocalTime, local_time
 from rqmail.intake.recipients import same_person
-from rqmail.intake.sheets import is_sheet, sheet_rows
+from rqmail.intake.sheets import SHEET_BYTES, is_sheet, sheet_rows
 from rqmail.intake.tables import find_dialect, rows
 from rqmail.models.message import NewMessage
 
@@ -30,7 +30,7 @@ _HEADER_WITHIN = 30
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file is to be read, where it does not say it well enough itself."""
+    """How a file is to be read, where it does not say it well enough itself; a spreadsheet in so much memory."""
 
     format: Format = "csv"
     encoding: str | None = None
@@ -38,6 +38,7 @@ class Reading:
     naming: Naming = field(default_factory=Naming)
     local_time: LocalTime = field(default_factory=LocalTime)
     delimiter: str | None = None
+    sheet_bytes: int = SHEET_BYTES
 
 
 def reading_of(
@@ -51,6 +52,7 @@ def reading_of(
     timezone: str | None,
     date_format: str | None,
     delimiter: str | None,
+    sheet_bytes: int = SHEET_BYTES,
 ) -> Reading:
     """Answer how the file ``name`` is to be read, as it is typed: columns as ``to=E-mail``, a delimiter as ``tab``.
 
@@ -63,6 +65,7 @@ def reading_of(
         naming_of(columns, ignore_others=ignore_other_columns),
         local_time(timezone, date_format),
         "\t" if delimiter == "tab" else delimiter,
+        sheet_bytes,
     )
 
 
@@ -130,7 +133,7 @@ class _Source:
     def drafts(self) -> Iterator[tuple[int, tuple[str, ...], Draft | InvalidInputError]]:
         """Read every row as a draft, or as what is wrong with it; from the beginning at each call."""
         if is_sheet(self.file):
-            yield from self._table(sheet_rows(self.file, self.reading.sheet))
+            yield from self._table(sheet_rows(self.file, self.reading.sheet, self.reading.sheet_bytes))
             return
         self.encoding = self.encoding or find_encoding(self.file, self.reading.encoding)
         if self.reading.format == "jsonl":

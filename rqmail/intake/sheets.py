@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
-from datetime import date, datetime
 from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
 from typing import IO, Any
 
 from rqmail.errors import InvalidInputError
 
 _MAGIC = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+
+#: Memory that reading a spreadsheet may take where anybody with a token uploads one: some million cells.
+SHEET_BYTES = 768 * 1024 * 1024
+
+_SECONDS = 120
+_PROCESS = Path(__file__).with_name("sheet_process.py")
 
 
 def is_sheet(file: IO[bytes]) -> bool:
@@ -18,34 +30,46 @@ def is_sheet(file: IO[bytes]) -> bool:
     return file.read(4) in _MAGIC
 
 
-def sheet_rows(file: IO[bytes], name: str | None = None) -> Iterator[tuple[int, list[str]]]:
-    """Read the rows of a sheet as text, numbered as the spreadsheet numbers them."""
-    try:
-        import python_calamine as calamine  # noqa: PLC0415 - an extra, and needed for spreadsheets alone
-    except ModuleNotFoundError:
-        raise InvalidInputError("file", "a spreadsheet", "CSV; for .xlsx and .ods install rqmail[sheets]") from None
+def sheet_rows(file: IO[bytes], name: str | None = None, memory: int = SHEET_BYTES) -> Iterator[tuple[int, list[str]]]:
+    """Read the rows of a sheet as text, numbered as the spreadsheet numbers them.
+
+    It is read in a process of its own: one that needs more than ``memory`` bytes is refused, whatever its size on disk.
+    """
+    if find_spec("python_calamine") is None:
+        raise InvalidInputError("file", "a spreadsheet", "CSV; for .xlsx and .ods install rqmail[sheets]")
     file.seek(0)
-    try:
-        workbook: Any = calamine.CalamineWorkbook.from_filelike(file)
-        names = list(workbook.sheet_names)
-        if name is not None and name not in names:
-            near = get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise InvalidInputError("sheet", name, f"one of {', '.join(names)}{hint}")
-        sheet = workbook.get_sheet_by_name(name) if name is not None else workbook.get_sheet_by_index(0)
-        cells = sheet.to_python(skip_empty_area=False)
-    except InvalidInputError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the library has an error for each kind of damage
-        kind = type(error).__name__
-        raise InvalidInputError("file", f"a spreadsheet that cannot be read ({kind})", ".xlsx, .ods or CSV") from None
-    for number, row in enumerate(cells, start=1):
-        yield number, [_text(cell) for cell in row]
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(file, copy)
+        copy.seek(0)
+        command = [sys.executable, "-P", str(_PROCESS), str(memory), str(_SECONDS), *([] if name is None else [name])]
+        with subprocess.Popen(command, stdin=copy, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as reader:  # noqa: S603 - our own file
+            try:
+                yield from _rows(reader.stdout or (), name, memory)
+            finally:
+                reader.kill()
 
 
-def _text(cell: object) -> str:
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    if isinstance(cell, (datetime, date)):
-        return cell.isoformat()
-    return str(cell)
+def _rows(lines: Any, name: str | None, memory: int) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(lines, start=1):
+        told = json.loads(line) if line.endswith(b"\n") else {"too_large": True}
+        if told is None:
+            return
+        if isinstance(told, dict):
+            raise _refusal(told, name, memory)
+        yield number, told
+    raise _refusal({"too_large": True}, name, memory)  # the reader ended before the sheet did
+
+
+def _refusal(told: dict[str, Any], name: str | None, memory: int) -> InvalidInputError:
+    if "sheets" in told:
+        near = get_close_matches(name or "", told["sheets"], n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return InvalidInputError("sheet", name, f"one of {', '.join(told['sheets'])}{hint}")
+    if "damage" in told:
+        return InvalidInputError("file", f"a spreadsheet that cannot be read ({told['damage']})", ".xlsx, .ods or CSV")
+    return InvalidInputError(
+        "file",
+        "a spreadsheet that is too large",
+        f"a spreadsheet that is read within {memory // 2**20:,} MB of memory; empty rows and columns that are marked as"
+        " used count too: save it as CSV",
+    )

@@ -236,3 +236,12 @@ def test_garbage_is_refused_in_words(hand_in, content, name):
     assert told.stderr.startswith(("Error: ", "Usage: "))
     assert "Traceback" not in told.stderr
     assert Message.select().count() == 0
+
+
+def test_a_spreadsheet_that_unpacks_to_more_than_memory_is_refused(hand_in):
+    book = openpyxl.Workbook()
+    book.active["A1"], book.active["XFD1048576"] = "to", "x"
+    content = io.BytesIO()
+    book.save(content)
+    refused = hand_in(content.getvalue(), name="list.xlsx")
+    assert (refused.exit_code, "within 4,096 MB of memory" in refused.stderr) == (2, True), refused.stderr

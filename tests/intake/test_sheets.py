@@ -1,6 +1,8 @@
 """Spreadsheets themselves, as Excel and LibreOffice save them."""
 
 import io
+import resource
+import zipfile
 from datetime import datetime
 
 import openpyxl
@@ -83,3 +85,43 @@ def test_a_cell_with_a_date_is_local_in_the_zone_that_was_named():
 def test_a_damaged_spreadsheet_is_refused(content):
     with pytest.raises(InvalidInputError, match="spreadsheet"):
         list(sheet_rows(io.BytesIO(content)))
+
+
+def far_away():
+    """A few kilobytes: one cell in the first place, one in the last."""
+    book = openpyxl.Workbook()
+    book.active["A1"] = "to"
+    book.active["XFD1048576"] = "x"
+    file = io.BytesIO()
+    book.save(file)
+    return file
+
+
+def bomb(rows=400_000):
+    """A file that unpacks to a thousand times its size: the same row again and again."""
+    small = excel(A=[["to", "subject", "text"]])
+    file = io.BytesIO()
+    row = b"<row>" + b'<c t="str"><v>x</v></c>' * 20 + b"</row>"
+    with zipfile.ZipFile(small) as whole, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for one in whole.namelist():
+            content = whole.read(one)
+            if one.endswith("sheet1.xml"):
+                content = content.replace(b"</sheetData>", row * rows + b"</sheetData>")
+            packed.writestr(one, content)
+    assert len(file.getvalue()) * 50 < len(row) * rows
+    return file
+
+
+@pytest.mark.parametrize("content", [far_away, bomb])
+def test_a_small_spreadsheet_that_unpacks_to_much_more_is_refused_and_this_process_keeps_its_size(content):
+    file = content()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InvalidInputError, match=r"too large.*save it as CSV"):
+        list(sheet_rows(file, memory=256 * 2**20))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 * 1024
+
+
+def test_nobody_waits_for_the_rest_of_a_sheet_that_is_not_read_to_its_end():
+    rows = sheet_rows(excel(A=[["to"], *[["x" * 1000]] * 2000]))
+    assert next(rows) == (1, ["to"])
+    rows.close()

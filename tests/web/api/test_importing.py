@@ -6,6 +6,7 @@ import csv
 import io
 from typing import Any
 
+import openpyxl
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
@@ -180,3 +181,12 @@ def test_a_list_of_imports_goes_on_where_its_page_ended(client: FlaskClient) -> 
     second = client.get(f"/messages/imports?limit=2&cursor={first['nextCursor']}").json
     assert [one["id"] for one in first["imports"] + second["imports"]] == ids[::-1]
     assert second["nextCursor"] is None
+
+
+def test_a_spreadsheet_that_unpacks_to_more_than_memory_is_refused(client: FlaskClient) -> None:
+    book = openpyxl.Workbook()
+    book.active["A1"], book.active["XFD1048576"] = "to", "x"
+    content = io.BytesIO()
+    book.save(content)
+    answer = hand_in(client, content.getvalue(), "list.xlsx")
+    assert (answer.status_code, "within 768 MB of memory" in answer.json["fieldErrors"]["file"]) == (400, True)

@@ -210,3 +210,12 @@ def test_whoever_is_bound_to_mailboxes_in_the_table_uploads_for_these_alone(
     assert "mailbox:news" not in page
     assert upload(half, GOOD).status_code == 403
     assert upload(half, GOOD, sender="mailbox:info").status_code == 303
+
+
+def test_a_spreadsheet_that_unpacks_to_more_than_memory_is_refused_on_the_page(admin: Person, news: str) -> None:
+    book = Workbook()
+    book.active["A1"], book.active["XFD1048576"] = "to", "x"
+    content = io.BytesIO()
+    book.save(content)
+    answer = upload(admin, content.getvalue(), "list.xlsx")
+    assert (answer.status_code, "within 768 MB of memory" in answer.text) == (400, True)

@@ -32,6 +32,9 @@ From Python::
     from rqmail import Draft, application
 
     application().intake.submit(Draft(sender="mailbox:news", subject="Hi", to="jan@example.org", text="Hello Jan"))
+
+With ``connection=`` (psycopg's, Django's ``connection``, SQLAlchemy's ``connection.connection``) to the same PostgreSQL
+database it is stored in the caller's own transaction: what is rolled back sends no mail.
 """
 
 from __future__ import annotations

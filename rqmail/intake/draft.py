@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import structlog
 
@@ -123,9 +124,18 @@ class Intake:
         named._who = who
         return named
 
-    def submit(self, draft: Draft) -> str:
-        """Take one message in and answer its id; raises ``InvalidInputError`` naming the field that is wrong."""
-        return self.submit_all([draft])[0]
+    def submit(self, draft: Draft, *, connection: Any = None) -> str:
+        """Take one message in and answer its id; raises ``InvalidInputError`` naming the field that is wrong.
+
+        With a ``connection`` of the caller's own to the same PostgreSQL database, the message is stored in the
+        transaction that is open there: it waits once that is committed, and never was after a rollback.
+        """
+        if connection is None:
+            return self.submit_all([draft])[0]
+        message = self.checks().check(draft).message
+        self.keep_files([message])
+        Message.submit_within(connection, [message], self._clock(), self._who)
+        return message.id
 
     def submit_all(self, drafts: Sequence[Draft]) -> list[str]:
         """Take all of these in, or none if one is wrong, and answer their ids in order."""

@@ -18,7 +18,7 @@ from rqmail.models.decisions import DecisionMoves
 from rqmail.models.history import Attempt, Event, Route
 from rqmail.models.results import ResultMoves
 from rqmail.models.states import ENTERED_FROM, FINAL, MessageStatus, names
-from rqmail.models.submitting import NewMessage, NewRecipient, Priority, RecipientKind, insert
+from rqmail.models.submitting import NewMessage, NewRecipient, Priority, RecipientKind, insert, insert_within
 
 __all__ = [
     "ENTERED_FROM",
@@ -54,6 +54,11 @@ class Message(ClaimMoves, ResultMoves, DecisionMoves):
     ) -> list[str]:
         """Insert ``batch``, handed in by ``by``, as SCHEDULED, all or none, and answer the ids in order."""
         return insert(batch, now, by, import_id)
+
+    @classmethod
+    def submit_within(cls, connection: Any, batch: Sequence[NewMessage], now: datetime, by: str | None = None) -> None:
+        """Insert ``batch`` in the transaction that is open on a caller's own connection."""
+        insert_within(connection, batch, now, by)
 
     # --- forgetting ----------------------------------------------------------------------------------------------
 

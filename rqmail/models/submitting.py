@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
@@ -11,7 +11,8 @@ from typing import Any
 
 from uuid_utils import uuid7
 
-from rqmail.models.base import db, is_postgresql, to_column, transaction
+from rqmail.errors import InvalidInputError
+from rqmail.models.base import db, is_postgresql, pooled_connection, to_column, transaction
 from rqmail.models.content import NO_EXTRAS, AttachedFile, Extras
 from rqmail.models.history import Event, line
 from rqmail.models.states import MessageStatus
@@ -64,10 +65,54 @@ class NewMessage:
     id: str = field(default_factory=lambda: str(uuid7()))
 
 
+#: Runs one statement with its values.
+_Execute = Callable[[str, Sequence[Any]], object]
+
+#: What tells one database, and our tables in it, from others.
+_WHICH = (
+    "current_database()::text, extract(epoch FROM pg_postmaster_start_time())::text, to_regclass('message')::oid::text"
+)
+
+#: Answers a row within a transaction, as its second statement at the earliest; outside one each begins its own.
+_IN_TRANSACTION = "SELECT 1 WHERE transaction_timestamp() < statement_timestamp()"
+
+
 def insert(
     batch: Sequence[NewMessage], now: datetime, by: str | None = None, import_id: str | None = None
 ) -> list[str]:
     """Insert ``batch``, handed in by ``by``, as SCHEDULED, all or none, and answer the ids in order."""
+    with transaction():
+        _write(db.execute_sql, batch, now, by, import_id)
+    return [new.id for new in batch]
+
+
+def insert_within(connection: Any, batch: Sequence[NewMessage], now: datetime, by: str | None = None) -> None:
+    """Insert ``batch`` as :func:`insert` does, in the transaction that is open on a caller's ``connection``.
+
+    It is a DB-API connection (psycopg's, or what Django and SQLAlchemy put around it) to the PostgreSQL database that
+    holds our tables; raises ``InvalidInputError`` for any other.
+    """
+    allowed = "an open connection to the PostgreSQL database of RQMAIL_DATABASE_URL"
+    if not is_postgresql() or not callable(getattr(connection, "cursor", None)):
+        raise InvalidInputError("connection", type(connection).__name__, allowed)
+    with pooled_connection():
+        ours = tuple(db.execute_sql(f"SELECT {_WHICH}").fetchone())
+    cursor = connection.cursor()
+    try:
+        cursor.execute(f"SELECT 1 WHERE ({_WHICH}) = (%s, %s, %s)", ours)
+        if cursor.fetchone() is None:
+            raise InvalidInputError("connection", "a connection to another database or schema", allowed)
+        cursor.execute(_IN_TRANSACTION)
+        if cursor.fetchone() is None:
+            raise InvalidInputError("connection", "a connection without a transaction", "one with a transaction begun")
+        _write(cursor.execute, batch, now, by, None)
+    finally:
+        cursor.close()
+
+
+def _write(
+    execute: _Execute, batch: Sequence[NewMessage], now: datetime, by: str | None, import_id: str | None
+) -> None:
     moment = to_column(now)
     history = "" if by is None else line(Event(now, "handed-in", by=by))
     rows = []
@@ -96,35 +141,36 @@ def insert(
         "id, sender, status, priority, subject, recipient_count, created_on, requested_on, scheduled_on,"
         " expires_on, attempts, deferrals, attempt_log, import_id"
     )
-    with transaction():
-        _insert("message", columns, rows)
-        _insert(
-            "message_content",
-            "message_id, text, html, extras",
-            [(new.id, new.text, new.html, new.extras.to_column()) for new in batch],
-        )
-        _insert(
-            "recipient",
-            "message_id, position, kind, address, name",
-            [
-                (new.id, position, to.kind.value, to.address, to.name)
-                for new in batch
-                for position, to in enumerate(new.recipients)
-            ],
-        )
-        _insert(
-            "message_attachment",
-            "message_id, position, name, content_type, size, sha256, is_inline, content_id",
-            [
-                (new.id, position, one.name, one.content_type, one.size, one.sha256, one.is_inline, one.content_id)
-                for new in batch
-                for position, one in enumerate(new.attachments)
-            ],
-        )
-    return [new.id for new in batch]
+    _insert(execute, "message", columns, rows)
+    _insert(
+        execute,
+        "message_content",
+        "message_id, text, html, extras",
+        [(new.id, new.text, new.html, new.extras.to_column()) for new in batch],
+    )
+    _insert(
+        execute,
+        "recipient",
+        "message_id, position, kind, address, name",
+        [
+            (new.id, position, to.kind.value, to.address, to.name)
+            for new in batch
+            for position, to in enumerate(new.recipients)
+        ],
+    )
+    _insert(
+        execute,
+        "message_attachment",
+        "message_id, position, name, content_type, size, sha256, is_inline, content_id",
+        [
+            (new.id, position, one.name, one.content_type, one.size, one.sha256, one.is_inline, one.content_id)
+            for new in batch
+            for position, one in enumerate(new.attachments)
+        ],
+    )
 
 
-def _insert(table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
+def _insert(execute: _Execute, table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
     """Insert ``rows`` in as few statements as the database's limits allow.
 
     PostgreSQL takes them as one parameter, in JSON: to read a statement with a place for each value takes longer than
@@ -136,7 +182,7 @@ def _insert(table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
         names = columns.split(", ")
         document = _as_json([dict(zip(names, row, strict=True)) for row in rows])
         taken = f"SELECT {columns} FROM json_populate_recordset(NULL::{table}, {db.param}::json)"  # noqa: S608
-        db.execute_sql(f"INSERT INTO {table} ({columns}) {taken}", (document,))
+        execute(f"INSERT INTO {table} ({columns}) {taken}", (document,))
         return
     width = columns.count(",") + 1
     per_statement = 30_000 // width
@@ -144,4 +190,4 @@ def _insert(table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
         part = rows[start : start + per_statement]
         one = "(" + ", ".join([db.param] * width) + ")"
         sql = f"INSERT INTO {table} ({columns}) VALUES {', '.join([one] * len(part))}"  # noqa: S608 - names are ours
-        db.execute_sql(sql, [value for row in part for value in row])
+        execute(sql, [value for row in part for value in row])

@@ -80,6 +80,19 @@ class RecipientView:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachmentView:
+    """One file of a message: ``number`` counts them from 1, ``sha256`` names its bytes wherever they are kept."""
+
+    number: int
+    name: str
+    content_type: str
+    size: int
+    sha256: str
+    is_inline: bool
+    content_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Happening:
     """One thing that happened to a message.
 
@@ -106,6 +119,7 @@ class MessageView(MessageLine):
     recipients: tuple[RecipientView, ...]
     text: str | None
     html: str | None
+    attachments: tuple[AttachmentView, ...]
     history: tuple[dict[str, Any], ...]
     events: tuple[Happening, ...]
 
@@ -114,6 +128,14 @@ def show(message_id: str) -> MessageView:
     """Answer one message in full."""
     row = _row(message_id)
     return _view(row, load_contents([message_id])[message_id])
+
+
+def attachment(message_id: str, number: str) -> AttachmentView:
+    """Answer one file of a message; raises ``NotFoundError`` where it has none of that number."""
+    found = next((one for one in show(message_id).attachments if str(one.number) == number), None)
+    if found is None:
+        raise NotFoundError("attachment", f"{message_id}/{number}")
+    return found
 
 
 def wait_of(view: MessageView, waiting: Waiting) -> Wait:
@@ -240,6 +262,10 @@ def _view(row: Message, contents: Contents) -> MessageView:
         recipients=tuple(RecipientView(to.kind.value, to.address, to.name) for to in contents.recipients),
         text=contents.text,
         html=contents.html,
+        attachments=tuple(
+            AttachmentView(number, one.name, one.content_type, one.size, one.sha256, one.is_inline, one.content_id)
+            for number, one in enumerate(contents.attachments, start=1)
+        ),
         history=tuple(_camel(entry) for entry in row.history),
         events=tuple(_happenings(row)),
     )

@@ -298,6 +298,10 @@ def _print_view(view: MessageView, wait: Wait, now: datetime) -> None:
     for name, value in fields.items():
         if value:
             out.print(f"{name:>10}  {plain(value)}")
+    for file in view.attachments:
+        shown_inline = f", inline as {file.content_id}" if file.is_inline else ""
+        told = f"{file.name} ({file.content_type}, {file.size:,} bytes, SHA-256 {file.sha256}{shown_inline})"
+        out.print(f"{'file':>10}  {plain(told)}")
     happened = table("when", "what", "by", "detail", folds=("what", "detail"), drops=("by",))
     for one in view.events:
         happened.add_row(moment(one.at, now), plain(_what(one)), plain(one.by or ""), plain(_detail(one)))

@@ -13,7 +13,8 @@ def news(run_json):
     run_json("mailbox", "add", "news", "--address", "news@x.nl")
 
 
-def test_a_message_carries_all_that_was_typed(run_json, tmp_path, app):
+def test_a_message_carries_all_that_was_typed(run, run_json, tmp_path, app, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "Überweisung 请.pdf").write_bytes(b"%PDF-1.7")
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "logo.png").write_bytes(b"\x89PNG\r\n\x1a\n")
@@ -26,6 +27,9 @@ def test_a_message_carries_all_that_was_typed(run_json, tmp_path, app):
     )  # fmt: skip
     assert told["notices"] == []
     kept = load_contents([told["id"]])[told["id"]]
+    shown = run_json("message", "show", told["id"])["attachments"]
+    assert [(one["name"], one["size"], one["contentId"]) for one in shown][2] == ("logo.png", 8, "logo@news")
+    assert "Überweisung 请.pdf (application/pdf, 8 bytes, SHA-256" in run("message", "show", told["id"]).stdout
     assert [(one.name, one.content_type, one.size, one.content_id) for one in kept.attachments] == [
         ("Überweisung 请.pdf", "application/pdf", 8, None),
         ("empty", "application/octet-stream", 0, None),

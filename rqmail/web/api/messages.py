@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from flask import Blueprint
+from flask import Blueprint, send_file
 from pydantic import ConfigDict, Field, model_validator
 
 from rqmail.administration import messages
@@ -56,6 +57,18 @@ class RecipientOf(ApiModel):
     name: str
 
 
+class AttachmentOf(ApiModel):
+    """One file of a message; its bytes are at /messages/ID/attachments/NUMBER."""
+
+    number: int
+    name: str
+    content_type: str
+    size: int
+    sha256: str
+    is_inline: bool
+    content_id: str | None
+
+
 class AttemptOf(ApiModel):
     """One call to a provider and how it ended, with what its support asks for."""
 
@@ -85,6 +98,7 @@ class MessageInFull(MessageInList):
     recipients: list[RecipientOf]
     text: str | None
     html: str | None
+    attachments: list[AttachmentOf]
     history: list[AttemptOf]
     events: list[HappeningOf]
 
@@ -154,6 +168,23 @@ def show_message(message_id: str) -> Any:
     """Show one message in full: where it stands, and what happened to it so far."""
     view = messages.show(message_id)
     return as_json(view) | as_json(messages.wait_of(view, application().waiting))
+
+
+@blueprint.get("/<message_id>/attachments/<number>")
+@operation(Scope.READ, _TAG, None, 404)
+def download(message_id: str, number: str) -> Any:
+    """Answer the bytes of one file of a message, counted from 1, to be saved and never shown by a browser."""
+    file = messages.attachment(message_id, number)
+    answer = send_file(
+        application().contents.open(file.sha256),
+        mimetype=file.content_type,
+        as_attachment=True,
+        download_name=file.name,
+    )
+    answer.content_length = file.size
+    answer.headers["X-Content-Type-Options"] = "nosniff"
+    answer.headers["Content-Security-Policy"] = "sandbox"
+    return answer.response, HTTPStatus.OK, answer.headers
 
 
 def _filter(which: WhichMessages, ids: tuple[str, ...] | None = None) -> Filter:

@@ -157,6 +157,7 @@ class Recording:
         later = one | {"to": "bram@example.org", "cc": [], "at": "2026-03-12T09:00:00+01:00", "priority": "low"}
         urgent = one | {"to": "sem@example.org", "cc": [], "priority": "high", "subject": "Your new password"}
         last = later | {"to": "roos@example.org", "at": "2026-03-27T09:00:00+01:00", "subject": "Open day tomorrow"}
+        last["attachments"] = [{"name": "programme.txt", "contentBytes": "MTAuMDAgV2VsY29tZQo="}]
         self.ask("Several at once, two of them for later", path, body={"messages": [later, urgent, last]})
         wrong = {"mailbox": "newz", "to": "noor@example", "subject": "Open day", "text": "Welcome."}
         self.ask("An address that is none", path, 400, body=wrong | {"mailbox": "news"})
@@ -164,8 +165,9 @@ class Recording:
         self.ask("Messages that wait", "GET /messages?status=SCHEDULED&limit=2")
 
     def act_on_messages(self) -> None:
-        [noor], [bram, sem, _] = self.ids("One message, once"), self.ids("Several at once")
+        [noor], [bram, sem, roos] = self.ids("One message, once"), self.ids("Several at once")
         self.ask("A message that waits", f"GET /messages/{bram}")
+        self.ask("A file of another", f"GET /messages/{roos}/attachments/1")
         self.ask("At once", f"POST /messages/{bram}/send-now")
         self.ask("Not after all", f"POST /messages/{bram}/cancel")
         self.ask("Again", f"POST /messages/{bram}/requeue")

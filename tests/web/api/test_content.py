@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 from typing import Any
@@ -250,3 +251,32 @@ def test_a_type_that_exchange_blocks_is_told_under_notices(client: FlaskClient) 
             "text": "Exchange or Outlook may keep setup.exe from who receives it: its type is blocked",
         }
     ]
+
+
+def test_what_is_attached_is_told_and_downloaded_and_never_shown(client: FlaskClient, application: Application) -> None:
+    content = b"<script>" + b"x" * 300_000
+    answer = client.post("/messages", data=form(("Überweisung 请.html", content, "text/html")))
+    [message_id] = answer.json["ids"]
+    digest = hashlib.sha256(content).hexdigest()
+    assert client.get(f"/messages/{message_id}").json["attachments"] == [
+        {
+            "number": 1,
+            "name": "Überweisung 请.html",
+            "contentType": "text/html",
+            "size": len(content),
+            "sha256": digest,
+            "isInline": False,
+            "contentId": None,
+        }
+    ]
+    saved = client.get(f"/messages/{message_id}/attachments/1")
+    assert saved.data == content
+    assert saved.headers["Content-Length"] == str(len(content))
+    assert saved.headers["Content-Disposition"].startswith("attachment; ")
+    assert "filename*=UTF-8''%C3%9Cberweisung%20%E8%AF%B7.html" in saved.headers["Content-Disposition"]
+    assert saved.headers["X-Content-Type-Options"] == "nosniff"
+    assert saved.headers["Content-Security-Policy"] == "sandbox"
+    assert client.get(f"/messages/{message_id}/attachments/2").status_code == 404
+    _, token = application.access.create("shop", ["send"], by="admin")
+    asking = {"Authorization": f"Bearer {token}"}
+    assert client.get(f"/messages/{message_id}/attachments/1", headers=asking).status_code == 403

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.policy
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from email.message import EmailMessage
 from io import BytesIO
@@ -315,3 +316,29 @@ def test_memory_does_not_grow_with_the_files_of_a_mail() -> None:
         for n in (10, 600)
     ]
     assert peaks[1] < peaks[0] + 4_000, "KB, for 600 KB and 34 MB"
+
+
+@pytest.mark.parametrize(
+    ("header", "sign"),
+    [("To: ", sign) for sign in '"(<,@'] + [('Content-Type: x/y; name="', ";"), ("Content-Type: text/plain", ";")],
+)
+def test_a_header_takes_no_longer_than_it_is_long(header: str, sign: str) -> None:
+    def seconds(length: int) -> float:
+        began = time.process_time()
+        read(f"From: a@x.nl\n{header}{sign * length}\n\nx".encode())
+        return time.process_time() - began
+
+    assert seconds(32_000) < 0.1 + 6 * seconds(8_000)
+
+
+def test_a_header_of_comments_in_comments_is_no_crash_and_its_address_is_left_to_be_refused() -> None:
+    assert read(b"From: a@x.nl\nTo: " + b"(" * 1_400 + b"\n\nx").to == [Address("(" * 1_400)]
+
+
+def test_a_long_list_of_recipients_is_read_address_by_address() -> None:
+    listed = ", ".join(f'"Last{n}, First" <a{n}@x.nl>' for n in range(200))
+    found = read(
+        f"From: a@x.nl\nTo: {listed}\nCc: Friends: {', '.join(f'b{n}@x.nl' for n in range(300))};\n\nx".encode()
+    )
+    assert found.to == [Address(f"a{n}@x.nl", f"Last{n}, First") for n in range(200)]
+    assert found.cc == [Address(f"b{n}@x.nl") for n in range(300)]

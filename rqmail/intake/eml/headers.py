@@ -35,6 +35,13 @@ _OTHER_NAMES = {
 #: What is a subset of a larger set, and written with characters of the larger one all the same.
 _LARGER = {"us-ascii": "utf-8", "ascii": "utf-8", "iso-8859-1": "cp1252", "latin-1": "cp1252", "gb2312": "gb18030"}
 
+#: The parsers of the standard library take time by the square of a length: what is longer or in more parts than any
+#: mail program writes is not handed to them.
+_MAX_WORDS = 32 * 1024
+_MAX_PARAMETERS = 200
+_MAX_ADDRESS = 1_500
+
+_SEPARATOR = re.compile(r'\\.|[",]', re.DOTALL)
 _FOLD = re.compile(r"[\r\n]+(?=[ \t])")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
@@ -59,7 +66,8 @@ class Headers:
 
     def text(self, name: str) -> str:
         """Answer the first header of this name on one line, empty when there is none."""
-        return next((value for known, value in self.items() if known.lower() == name.lower()), "")
+        raw = next((raw for known, raw in self._message.raw_items() if known.lower() == name.lower()), "")
+        return in_one_line(_decoded_words(str(raw)))
 
     def items(self) -> Iterator[tuple[str, str]]:
         """List names and values in their order, each value decoded and on one line."""
@@ -70,13 +78,12 @@ class Headers:
         """List the addresses of all headers of this name, in their order; groups are taken apart."""
         found = []
         for raw in (str(raw) for known, raw in self._message.raw_items() if known.lower() == name.lower()):
-            try:
-                header = default.header_factory(name, raw)
-                mailboxes = header.addresses if isinstance(header, AddressHeader) else ()
-                pairs = [(one.display_name, one.addr_spec) for one in mailboxes]
-            except (HeaderParseError, LookupError, ValueError, AttributeError, TypeError):
-                pairs = getaddresses([_decoded_words(raw)])
-            found += [Address(address, in_one_line(_decoded_words(name))) for name, address in pairs if address]
+            for piece in [raw] if len(raw) <= _MAX_ADDRESS else filter(None, _at_commas(raw)):
+                found += [
+                    Address(address, in_one_line(_decoded_words(shown)))
+                    for shown, address in _pairs(name, piece)
+                    if address
+                ]
         return found
 
     @property
@@ -101,6 +108,8 @@ class Headers:
 
     def parameter(self, name: str, header: str = "content-type") -> str:
         """Answer a parameter of a header, such as the boundary or the character set; empty when there is none."""
+        if str(self._message.get(header, "")).count(";") > _MAX_PARAMETERS:
+            return ""
         try:
             value = self._message.get_param(name, header=header)
         except (HeaderParseError, LookupError, ValueError, AttributeError, TypeError):
@@ -133,7 +142,7 @@ def decoded_as(data: bytes, charset: str) -> str:
 def _decoded_words(text: str) -> str:
     """Decode RFC 2047's encoded words wherever they stand, also where the standard does not allow them."""
     text = _FOLD.sub("", text)
-    if "=?" not in text:
+    if "=?" not in text or len(text) > _MAX_WORDS:
         return text
     try:
         pieces = decode_header(text)
@@ -146,3 +155,32 @@ def _decoded_words(text: str) -> str:
         else:
             words.append(decoded_as(piece, charset) if charset else piece.decode("raw-unicode-escape"))
     return "".join(words)
+
+
+def _pairs(header: str, text: str) -> list[tuple[str, str]]:
+    """Answer names and addresses; what cannot be read comes back as an address, for whoever checks it to refuse."""
+    if len(text) > _MAX_ADDRESS:
+        return [("", in_one_line(text))]
+    try:
+        parsed = default.header_factory(header, text)
+        mailboxes = parsed.addresses if isinstance(parsed, AddressHeader) else ()
+        return [(one.display_name, one.addr_spec) for one in mailboxes]
+    except (HeaderParseError, LookupError, ValueError, AttributeError, TypeError, RecursionError):
+        pass
+    try:
+        return getaddresses([_decoded_words(text)])
+    except RecursionError:  # a comment in a comment in a comment
+        return [("", in_one_line(text))]
+
+
+def _at_commas(text: str) -> Iterator[str]:
+    """Cut a long list at the commas that stand in no quotes; of a group that is cut, the end loses its semicolon."""
+    start = 0
+    quoted = False
+    for sign in _SEPARATOR.finditer(text):
+        if sign[0] == '"':
+            quoted = not quoted
+        elif sign[0] == "," and not quoted:
+            yield text[start : sign.start()].strip().removesuffix(";")
+            start = sign.end()
+    yield text[start:].strip().removesuffix(";")

@@ -65,34 +65,38 @@ def _seconds(command: tuple[str, ...]) -> float:
 
 
 def _idle(parts: System, quick: bool) -> list[Row]:
-    """Watch the stock pair with nothing to do, and the same pair with a job of plain RQ that does nothing."""
+    """Watch the stock pair with nothing to do beside the same pair with a job of plain RQ that does nothing.
+
+    Both at the same time: how much a fork costs depends on what else the machine does.
+    """
     seconds = 5.0 if quick else 60.0
     parts.application().timetable.register()
     url = parts.environment["RQMAIL_REDIS_URL"]
-    share, memory = _watched(parts, url, seconds, WORKER_QUEUES, "-j", JOB_CLASS)
-    bare = url.rpartition("/")[0] + "/1"
-    with Redis.from_url(bare) as redis:
+    bare_url = url.rpartition("/")[0] + "/1"
+    with Redis.from_url(bare_url) as redis:
         now = datetime.now(UTC).replace(tzinfo=None)
         Scheduler("bare", connection=redis).schedule(now, time.time, interval=1)
-        floor, _ = _watched(parts, bare, seconds, ("bare",))
+    tell(f"{NAME}: two stock pairs, idle for {seconds:.0f} s")
+    ours = _pair(parts, url, WORKER_QUEUES, "-j", JOB_CLASS)
+    bare = _pair(parts, bare_url, ("bare",))
+    time.sleep(5.0)  # the imports of the first tick
+    before = _spent(ours), _spent(bare)
+    time.sleep(seconds)
+    share, floor = ((_spent(pair) - spent) / seconds * 100 for pair, spent in zip((ours, bare), before, strict=True))
+    memory = sum(psutil.Process(process.pid).memory_info().rss for process in ours) / 1e6
+    end([*ours, *bare])
     return [
         Row.judged(
-            NAME, "stock `rq worker` and `rqscheduler`, idle, part of one core", share, "%", at_most=3,
-            note=f"a tick a second, each in a forked child; {memory:.0f} MB in both processes",
-        ),
-        Row.judged(
-            NAME, "the same without rqmail: a job a second that does nothing", floor, "%",
-            note="what RQ itself takes: its scheduler, its worker, a forked child",
+            NAME, "stock `rq worker` and `rqscheduler`, idle, part of one core", share, "%", reference=floor,
+            figure=share, at_most=3,
+            note="a tick a second, each in a forked child; reference: the same without rqmail, a job a second that does"
+            f" nothing; {memory:.0f} MB in both processes",
         ),
     ]  # fmt: skip
 
 
-def _watched(parts: System, url: str, seconds: float, queues: tuple[str, ...], *job_class: str) -> tuple[float, float]:
-    """Answer how much of a core, in percent, and of memory, in MB, a stock pair takes.
-
-    A forked job's time counts when its worker has waited for it.
-    """
-    tell(f"{NAME}: a stock pair, idle for {seconds:.0f} s")
+def _pair(parts: System, url: str, queues: tuple[str, ...], *job_class: str) -> list[subprocess.Popen[bytes]]:
+    """Start a stock pair and wait until its worker is there."""
     folder = Path(sys.executable).parent
     pair = [
         parts.process(str(folder / "rq"), "worker", *job_class, "-u", url, *queues),
@@ -102,15 +106,10 @@ def _watched(parts: System, url: str, seconds: float, queues: tuple[str, ...], *
         deadline = time.monotonic() + 60
         while not redis.scard("rq:workers") and time.monotonic() < deadline:
             time.sleep(0.05)
-    time.sleep(5.0)  # the imports of the first tick
-    before = sum(_spent(process.pid) for process in pair)
-    time.sleep(seconds)
-    share = (sum(_spent(process.pid) for process in pair) - before) / seconds * 100
-    memory = sum(psutil.Process(process.pid).memory_info().rss for process in pair) / 1e6
-    end(pair)
-    return share, memory
+    return pair
 
 
-def _spent(pid: int) -> float:
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system + times.children_user + times.children_system)
+def _spent(pair: list[subprocess.Popen[bytes]]) -> float:
+    """Answer the CPU seconds of a pair; a forked job's time counts when its worker has waited for it."""
+    times = [psutil.Process(process.pid).cpu_times() for process in pair]
+    return float(sum(one.user + one.system + one.children_user + one.children_system for one in times))

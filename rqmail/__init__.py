@@ -19,7 +19,7 @@ A tour, by the way of one message; each folder's ``__init__.py`` says what it is
    (``errors.py``: what each of Graph's answers means; ``upload.py``: a mail over one request),
    ``sendgrid.py``, ``http/`` (the one way out), ``factory.py``.
 7. ``insight/``: people look. ``overview.py`` reads how things stand, ``explaining.py`` why nothing goes out,
-   ``forecast.py`` when it will be done.
+   ``forecast.py`` about when it will be done, ``planning.py`` when exactly, and what if.
 8. ``administration/``: people change. ``changes.py`` makes every change and has it audited, over one module a noun.
 9. ``bootstrap.py``: how all of that is put together; ``jobs/mail.py``: what RQ calls; ``processes/``: the scheduler and
    the workers; ``queues.py``, ``metrics.py``, ``token_store.py``: what is kept in Redis beside the limiter;

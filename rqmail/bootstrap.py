@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rqmail.delivery.retention import Retention
     from rqmail.delivery.senders import Senders
     from rqmail.insight.overview import Overview
+    from rqmail.insight.planning import Planning
     from rqmail.insight.readiness import Readiness
     from rqmail.insight.waiting import Waiting
     from rqmail.intake.draft import Intake
@@ -368,6 +369,19 @@ class Application:
             self._default_limits,
             pacing=self.settings.pacing,
             denied_last_hour=self.metrics.denied_last_hour,
+        )
+
+    @_Part
+    def planning(self) -> Planning:
+        """When the mail will be through, and what if."""
+        from rqmail.insight.planning import Planning
+
+        return Planning(
+            self.limiter,
+            self.clock,
+            self._default_limits,
+            rolling=self.settings.rate_window == "rolling",
+            pacing=self.settings.pacing,
         )
 
     @_Part

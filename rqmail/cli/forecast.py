@@ -10,6 +10,7 @@ from rqmail.clock import utc_now
 from rqmail.insight.planning import Plan
 from rqmail.intake.moments import moment_of
 from rqmail.terminal.tables import console, moment, plain, table
+from rqmail.text.counting import counted
 
 
 @click.command(
@@ -54,4 +55,5 @@ def forecast(
     print_table(shown, "There is no mailbox yet: `rqmail mailbox add KEY --address A` adds one.")
     if told.mailboxes:
         when = "nobody can tell: a mailbox is paused without an end, or a message is larger than a whole day"
-        console().print(plain(f"{told.messages:,} messages: {moment(told.done_on, now) if told.done_on else when}"))
+        many = counted(told.messages, "message", "messages")
+        console().print(plain(f"{many}: {moment(told.done_on, now) if told.done_on else when}"))

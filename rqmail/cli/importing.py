@@ -26,6 +26,7 @@ from rqmail.intake.columns import ERROR_COLUMN
 from rqmail.intake.files import MAX_ERRORS_TOLD, BadRow, ImportReport, reading_of
 from rqmail.intake.importing import MOST_REMEMBERED
 from rqmail.terminal.tables import console, moment, plain, table
+from rqmail.text.counting import counted
 
 _SPOOLED = 8_000_000
 
@@ -155,7 +156,7 @@ def _undo(import_id: str, *, json_: bool) -> None:
     if json_:
         print_json({"import": import_id, "cancelled": cancelled})
     else:
-        click.echo(f"The import is undone: {cancelled:,} messages were cancelled.")
+        click.echo(f"The import is undone: {counted(cancelled, 'message was', 'messages were')} cancelled.")
 
 
 def _as_json(report: ImportReport) -> dict[str, Any]:
@@ -185,18 +186,26 @@ def _print_report(report: ImportReport, *, dry_run: bool) -> None:
         click.echo(f"Read as {report.encoding}; --encoding names another.", err=True)
     if report.passed_over:
         above = "; ".join(filter(None, report.passed_over)) or "blank"
-        click.echo(f"Above the header {len(report.passed_over)} rows were passed over: {above}.", err=True)
+        click.echo(
+            f"Above the header {counted(len(report.passed_over), 'row was', 'rows were')} passed over: {above}.",
+            err=True,
+        )
     if report.duplicates:
         what = "were left out" if report.skipped else "would be left out by --skip-duplicates"
-        click.echo(f"{report.duplicates:,} rows repeat the recipients of earlier ones; they {what}.", err=True)
+        click.echo(
+            f"{counted(report.duplicates, 'row repeats', 'rows repeat')} the recipients of earlier ones; they {what}.",
+            err=True,
+        )
         for one in report.duplicate_rows:
             click.echo(f"  row {one.row}: {one.address}", err=True)
         if report.duplicates > len(report.duplicate_rows):
             click.echo(f"  … and {report.duplicates - len(report.duplicate_rows):,} more", err=True)
     if dry_run:
-        click.echo(f"{report.rows:,} rows are good; nothing was stored (--dry-run).")
+        click.echo(f"{counted(report.rows, 'row is', 'rows are')} good; nothing was stored (--dry-run).")
     else:
-        click.echo(f"{report.stored:,} messages were stored and will leave as the budget allows.")
+        click.echo(
+            f"{counted(report.stored, 'message was', 'messages were')} stored and will leave as the budget allows."
+        )
         click.echo(f"Until the first is sent, `rqmail import --undo {report.import_id}` takes them back.", err=True)
 
 

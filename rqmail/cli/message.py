@@ -22,6 +22,7 @@ from rqmail.insight.waiting import Wait
 from rqmail.intake.draft import require_sender
 from rqmail.models.message import MessageStatus
 from rqmail.terminal.tables import console, moment, plain, table
+from rqmail.text.counting import counted
 
 _STATES = click.Choice(
     ["SCHEDULED", "QUEUED", "SENDING", "SENT", "ERROR", "UNKNOWN", "CANCELLED", "EXPIRED"], case_sensitive=False
@@ -235,14 +236,18 @@ def _act(
     if json_:
         print_json({"count": count, "dryRun": dry_run})
     else:
-        click.echo(f"{count:,} messages {'would be' if dry_run else 'were'} {what}.")
+        click.echo(f"{_would_be(count) if dry_run else counted(count, 'message was', 'messages were')} {what}.")
 
 
 def _ask(count: int, what: str) -> None:
     """Ask whether so many messages are meant; where nobody can be asked, ``--yes`` has to say it."""
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{count:,} messages would be {what}: give --yes, or --dry-run to only count them.")
-    click.confirm(f"{count:,} messages are {what}. Go on?", abort=True, err=True)
+        raise click.UsageError(f"{_would_be(count)} {what}: give --yes, or --dry-run to only count them.")
+    click.confirm(f"{counted(count, 'message is', 'messages are')} {what}. Go on?", abort=True, err=True)
+
+
+def _would_be(count: int) -> str:
+    return counted(count, "message would be", "messages would be")
 
 
 def _filter(**wanted: Any) -> Filter:

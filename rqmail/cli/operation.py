@@ -13,6 +13,7 @@ from rqmail.cli.parameters import Duration
 from rqmail.cli.printing import json_option, print_json
 from rqmail.models.migrate import migrate
 from rqmail.terminal.tables import console, plain, table
+from rqmail.text.counting import counted
 
 
 @click.command()
@@ -42,8 +43,9 @@ def dispatch(*, json_: bool) -> None:
         click.echo("Another process is dispatching at this moment.")
     else:
         click.echo(
-            f"{report.claimed:,} messages were handed over in {report.jobs:,} jobs;"
-            f" {report.senders_waiting} of {report.senders_due} senders with due mail have no budget now."
+            f"{counted(report.claimed, 'message was', 'messages were')} handed over"
+            f" in {counted(report.jobs, 'job', 'jobs')};"
+            f" senders with due mail: {report.senders_due:,}, of them without budget now: {report.senders_waiting:,}."
         )
 
 
@@ -78,4 +80,5 @@ def purge(older_than: timedelta, *, dry_run: bool, json_: bool) -> None:
     if json_:
         print_json({"count": count, "dryRun": dry_run})
     else:
-        click.echo(f"{count:,} messages {'would be' if dry_run else 'were'} deleted.")
+        those = ("message would be", "messages would be") if dry_run else ("message was", "messages were")
+        click.echo(f"{counted(count, *those)} deleted.")

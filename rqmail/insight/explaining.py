@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from rqmail.insight.standing import Budget, Machinery, Pause, Problem, SenderStatus, Sentence, pause_end
 from rqmail.models.counts import SenderCounts
 from rqmail.queues import MAIL, MAIL_HIGH
+from rqmail.text.counting import counted
 
 #: Mail that has been due for less is not told yet that nothing dispatches or works: that may be a moment's delay.
 PATIENCE = timedelta(seconds=60)
@@ -125,18 +126,24 @@ def problems(
             said = Sentence("sender-paused-by" if by else "sender-paused", text, **values)
             found.append(Problem("warning", status.pause_cause or "paused", said, name, status.waiting))
     if total["UNKNOWN"]:
-        text = f"{total['UNKNOWN']} messages may or may not have been sent and need a decision."
+        text = counted(
+            total["UNKNOWN"],
+            "message may or may not have been sent and needs a decision.",
+            "messages may or may not have been sent and need a decision.",
+        )
         said = Sentence("undecided", text, number=total["UNKNOWN"])
         found.append(Problem("warning", "undecided", said, waiting=total["UNKNOWN"]))
     if total["ERROR"]:
-        text = f"{total['ERROR']} messages could not be sent; `rqmail message list --status ERROR`."
+        text = (
+            counted(total["ERROR"], "message", "messages") + " could not be sent; `rqmail message list --status ERROR`."
+        )
         said = Sentence("failed", text, number=total["ERROR"])
         found.append(Problem("warning", "failed", said, waiting=total["ERROR"]))
     return found
 
 
 def _messages(number: int) -> str:
-    return "1 message waits" if number == 1 else f"{number:,} messages wait"
+    return counted(number, "message waits", "messages wait")
 
 
 def _done(done_on: datetime | None, now: datetime) -> str:

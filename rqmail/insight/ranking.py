@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rqmail.insight.standing import Cause, Problem, Sentence
+from rqmail.text.counting import counted
 
 
 def causes(problems: Iterable[Problem]) -> tuple[Cause, ...]:
@@ -31,7 +32,7 @@ def _cause(those: list[Problem]) -> Cause:
     text = first.text
     if len(those) > 1:
         reason = text.values["reason"]
-        mail = "1 message waits" if waiting == 1 else f"{waiting:,} messages wait"
+        mail = counted(waiting, "message waits", "messages wait")
         held = f"{len(those)} senders are held back ({reason or 'no reason given'}): {mail}."
         text = Sentence("senders-held", held, number=len(those), reason=reason, waiting=waiting)
     senders = tuple(one.sender for one in those if one.sender is not None)

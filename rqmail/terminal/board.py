@@ -11,6 +11,7 @@ from rich.text import Text
 
 from rqmail.insight.standing import Budget, SenderStatus, Status, WindowView, level, told_state
 from rqmail.terminal.tables import FittingTable, moment, plain, table
+from rqmail.text.counting import counted
 
 _BAR_WIDTH = 6
 _NAMES = 5
@@ -64,7 +65,9 @@ def machinery(status: Status) -> Text:
         return Text(f"redis     {status.redis}", style="red")
     queues = ", ".join(f"{name} {depth}" for name, depth in status.queues.items())
     tick = moment(status.last_tick_on, status.now) or "never"
-    return Text(f"running   {len(status.workers)} workers, last dispatch {tick}, jobs in queues: {queues}")
+    return Text(
+        f"running   {counted(len(status.workers), 'worker', 'workers')}, last dispatch {tick}, jobs in queues: {queues}"
+    )
 
 
 def senders(status: Status) -> FittingTable:

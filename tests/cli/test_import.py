@@ -33,7 +33,7 @@ def test_what_was_found_out_about_a_file_is_said(hand_in):
     assert told.exit_code == 0, told.output
     assert "Read as cp1252; --encoding names another." in told.stderr
     assert "Above the header 2 rows were passed over: Leden." in told.stderr
-    assert "1 rows repeat the recipients of earlier ones; they would be left out by --skip-duplicates." in told.stderr
+    assert "1 row repeats the recipients of earlier ones; they would be left out by --skip-duplicates." in told.stderr
     assert told.stdout.startswith("2 messages were stored")
 
 

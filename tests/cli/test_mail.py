@@ -140,7 +140,7 @@ def test_requeueing_all_means_what_failed_keeps_its_expiry_and_has_to_be_confirm
 
     asked = run("message", "requeue", "--all", "--mailbox", "news")
     assert asked.exit_code == 2
-    assert "1 messages would be scheduled again: give --yes" in asked.stderr
+    assert "1 message would be scheduled again: give --yes" in asked.stderr
     assert run_json("message", "requeue", "--all", "--mailbox", "news", "--yes")["count"] == 1
     shown = {message_id: run_json("message", "show", message_id) for message_id in (failed, cancelled, too_late)}
     assert [shown[one]["status"] for one in shown] == ["SCHEDULED", "CANCELLED", "ERROR"]

@@ -200,6 +200,19 @@ def test_with_no_worker_something_is_wrong_though_nothing_waits_yet(overview, su
     assert "being sent now" in overview.mailbox("news").explanation  # a moment's delay is not told of each sender
 
 
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (MessageStatus.ERROR, "1 message could not be sent; `rqmail message list --status ERROR`."),
+        (MessageStatus.UNKNOWN, "1 message may or may not have been sent and needs a decision."),
+    ],
+)
+def test_one_message_is_told_as_one(overview, submit, status, told):
+    submit()
+    Message.update(status=status.value).execute()
+    assert told in [str(problem.text) for problem in overview.status().problems]
+
+
 def test_a_dispatch_that_somebody_asked_for_is_no_scheduler(overview, queues, clock):
     clock.advance(seconds=20)
     queues.end_dispatch(queues.begin_dispatch(5))  # a nudge, or `rqmail dispatch`

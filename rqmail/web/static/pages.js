@@ -19,7 +19,7 @@ const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
 function nameZone() {
   for (const element of document.querySelectorAll("[data-zone]")) {
     if (element.matches("input")) element.value = zone;
-    else element.textContent = zone;
+    else element.replaceChildren(...zone.split("/").flatMap((part, place) => place ? ["/", document.createElement("wbr"), part] : [part]));
   }
   for (const field of document.querySelectorAll("input[data-ends]")) {
     const last = new Date(new Date(field.dataset.ends).valueOf() - 1);

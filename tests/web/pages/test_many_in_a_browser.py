@@ -18,6 +18,30 @@ from web.pages.crowded import MAILBOXES, UNDECIDED, crowd
 
 LONG_WORD = "Donaudampfschifffahrtsgesellschaft" * 12
 
+#: What stands out of the box it belongs to or is cut off by it, on the page that is shown.
+STANDS_OUT = """() => {
+  const found = [];
+  const name = (one) => `${one.tagName.toLowerCase()}.${one.className} ${one.textContent.trim().slice(0, 40)}`;
+  const boxes = ".top, .top > *, .rows td, .rows th, .card, .tile, .facts dd, .filters label";
+  for (const box of document.querySelectorAll(boxes)) {
+    const isHidden = getComputedStyle(box.closest("thead") ?? box).position === "absolute";
+    if (isHidden || box.closest(".hidden, [popover]")) continue;
+    const edge = box.getBoundingClientRect();
+    if (edge.width === 0) continue;
+    const isCut = box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
+    if (isCut) found.push(`cut: ${name(box)}`);
+    for (const one of box.querySelectorAll("*")) {
+      const place = one.getBoundingClientRect();
+      if (place.width === 0 || one.tagName === "OPTION") continue;
+      if (one.closest(".hidden, [popover], pre, .rows") !== box.closest(".rows")) continue;
+      if (place.right > edge.right + 1 || place.left < edge.left - 1) found.push(`out: ${name(one)} of ${name(box)}`);
+    }
+  }
+  const brand = document.querySelector(".brand");
+  if (brand.getClientRects().length && brand.offsetHeight > 40) found.push("brand: in two lines");
+  return found;
+}"""
+
 
 def overlap(one: Locator, other: Locator) -> bool:
     a, b = one.bounding_box(), other.bounding_box()
@@ -107,6 +131,12 @@ def test_a_large_installation_is_shown_whole_and_fits(
     assert page.evaluate("document.documentElement.scrollHeight") < 3000
     page.goto("/ui/")
     assert page.locator(".problems > li").count() <= 8
+    application.redis.delete("rq:workers")  # nobody delivers: the longest that can be said of a mailbox
+    for width in (1440, 1280, 1024, 800, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        for path in (*PAGES, "/ui/mailboxes/nieuws", "/ui/tenants/gemeente-aalst"):
+            page.goto(path)
+            assert page.evaluate(STANDS_OUT) == [], (width, path)
 
 
 def test_a_phone_shows_every_entry_of_the_menu_and_every_page_names_the_zone(page: Page) -> None:

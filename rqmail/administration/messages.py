@@ -14,6 +14,7 @@ from rqmail.insight.waiting import Wait, Waiting
 from rqmail.models import listing
 from rqmail.models.backlog import Place
 from rqmail.models.base import pooled_connection
+from rqmail.models.content import Importance, Person
 from rqmail.models.contents import Contents, load_contents
 from rqmail.models.listing import Filter
 from rqmail.models.message import Message, MessageStatus, Priority
@@ -93,6 +94,14 @@ class AttachmentView:
 
 
 @dataclass(frozen=True, slots=True)
+class HeaderView:
+    """One header that was asked for, beside those every mail has."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Happening:
     """One thing that happened to a message.
 
@@ -113,13 +122,24 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class MessageView(MessageLine):
-    """One message in full; ``history`` tells every attempt, ``events`` all that happened, both oldest first."""
+    """One message in full; ``history`` tells every attempt, ``events`` all that happened, both oldest first.
+
+    ``from_`` is whom it is from where that is not the mailbox; ``unsubscribe_url`` is told where one click does it
+    (RFC 8058), and stands among the ``headers`` too.
+    """
 
     mailbox_key: str | None
     recipients: tuple[RecipientView, ...]
     text: str | None
     html: str | None
     attachments: tuple[AttachmentView, ...]
+    reply_to: tuple[Person, ...]
+    importance: Importance
+    read_receipt: bool
+    delivery_receipt: bool
+    headers: tuple[HeaderView, ...]
+    unsubscribe_url: str | None
+    from_: Person | None
     history: tuple[dict[str, Any], ...]
     events: tuple[Happening, ...]
 
@@ -256,6 +276,7 @@ def _act(action: BulkActionName, ids: Sequence[str], now: datetime, by: str) -> 
 
 
 def _view(row: Message, contents: Contents) -> MessageView:
+    extras = contents.extras
     return MessageView(
         **_line_fields(row, contents.recipients[0].address if contents.recipients else None),
         mailbox_key=row.mailbox_key,
@@ -266,6 +287,13 @@ def _view(row: Message, contents: Contents) -> MessageView:
             AttachmentView(number, one.name, one.content_type, one.size, one.sha256, one.is_inline, one.content_id)
             for number, one in enumerate(contents.attachments, start=1)
         ),
+        reply_to=extras.reply_to,
+        importance=extras.importance,
+        read_receipt=extras.read_receipt,
+        delivery_receipt=extras.delivery_receipt,
+        headers=tuple(HeaderView(name, value) for name, value in extras.headers),
+        unsubscribe_url=extras.unsubscribe_url,
+        from_=extras.from_,
         history=tuple(_camel(entry) for entry in row.history),
         events=tuple(_happenings(row)),
     )

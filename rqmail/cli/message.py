@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import Any, BinaryIO
 
 import click
@@ -12,16 +11,16 @@ import click
 from rqmail.administration import messages
 from rqmail.administration.changes import COMMAND_LINE, Changes
 from rqmail.administration.export import as_csv
-from rqmail.administration.messages import BulkActionName, Filter, Happening, MessageLine, MessageView
+from rqmail.administration.messages import BulkActionName, Filter, MessageLine, MessageView
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import sender, sender_options
 from rqmail.cli.printing import json_option, print_json, print_table
+from rqmail.cli.showing import print_view
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.spreadsheet import delimiter_named
-from rqmail.insight.waiting import Wait
 from rqmail.intake.draft import require_sender
 from rqmail.models.message import MessageStatus
-from rqmail.terminal.tables import console, moment, plain, table
+from rqmail.terminal.tables import moment, plain, table
 from rqmail.text.counting import counted
 
 _STATES = click.Choice(
@@ -62,7 +61,7 @@ def show(message_id: str, *, json_: bool) -> None:
     if json_:
         print_json(as_json(view) | as_json(wait))
     else:
-        _print_view(view, wait, app.clock())
+        print_view(view, wait, app.clock())
 
 
 @message.command("list", epilog="Example: rqmail message list --status ERROR --mailbox news --limit 20")
@@ -278,64 +277,3 @@ def _make_filter(
 def _recipients(line: MessageLine) -> str:
     more = f" (+{line.recipient_count - 1})" if line.recipient_count > 1 else ""
     return (line.first_recipient or "") + more
-
-
-def _print_view(view: MessageView, wait: Wait, now: datetime) -> None:
-    out = console()
-    fields = {
-        "id": view.id,
-        "status": view.status.value + (f", waits for {view.waiting_for}" if view.waiting_for else ""),
-        "sender": view.sender,
-        "subject": view.subject,
-        "created": moment(view.created_on, now),
-        "requested": moment(view.requested_on, now),
-        "scheduled": moment(view.scheduled_on, now),
-        "waits": wait.waits_because,
-        "expected": moment(wait.expected_on, now),
-        "expires": moment(view.expires_on, now),
-        "sent": moment(view.sent_on, now),
-        "tries": f"{view.attempts} (and put off {view.deferrals} times)",
-        "error": view.last_error,
-    }
-    for kind in ("to", "cc", "bcc"):
-        shown = [f"{to.name} <{to.address}>" if to.name else to.address for to in view.recipients if to.kind == kind]
-        fields[kind] = ", ".join(shown)
-    for name, value in fields.items():
-        if value:
-            out.print(f"{name:>10}  {plain(value)}")
-    for file in view.attachments:
-        shown_inline = f", inline as {file.content_id}" if file.is_inline else ""
-        told = f"{file.name} ({file.content_type}, {file.size:,} bytes, SHA-256 {file.sha256}{shown_inline})"
-        out.print(f"{'file':>10}  {plain(told)}")
-    happened = table("when", "what", "by", "detail", folds=("what", "detail"), drops=("by",))
-    for one in view.events:
-        happened.add_row(moment(one.at, now), plain(_what(one)), plain(one.by or ""), plain(_detail(one)))
-    out.print(happened)
-
-
-def _what(one: Happening) -> str:
-    if one.attempt is not None:
-        return f"attempt: {one.attempt.get('outcome')}"
-    if one.waiting_for is not None:
-        return f"waited for {one.waiting_for}"
-    return one.what
-
-
-#: What is told of an attempt, as far as it is known.
-_FACTS = {
-    "durationMs": "{} ms",
-    "status": "status {}",
-    "code": "{}",
-    "requestId": "request-id {}",
-    "mailboxKey": "through {}",
-}
-
-
-def _detail(one: Happening) -> str:
-    if one.attempt is not None:
-        known = {name: value for name in _FACTS if (value := one.attempt.get(name)) is not None}
-        facts = ", ".join(_FACTS[name].format(value) for name, value in known.items())
-        return f"{facts}: {one.detail}" if one.detail else facts
-    if one.seconds is not None:
-        return f"for {timedelta(seconds=round(one.seconds))}"
-    return one.detail or ""

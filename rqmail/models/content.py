@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -56,6 +57,13 @@ class Extras:
     delivery_receipt: bool = False
     headers: tuple[tuple[str, str], ...] = ()
     from_: Person | None = None
+
+    @property
+    def unsubscribe_url(self) -> str | None:
+        """The address at which one click unsubscribes (RFC 8058), where the headers name one."""
+        told = {name.lower(): value for name, value in self.headers}
+        url = re.search(r"<(https://[^>\s]+)>", told.get("list-unsubscribe", ""))
+        return url[1] if url and "list-unsubscribe-post" in told else None
 
     def to_column(self) -> str | None:
         """Write what is not as usual as JSON; nothing where all of it is as usual."""

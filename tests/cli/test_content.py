@@ -27,9 +27,20 @@ def test_a_message_carries_all_that_was_typed(run, run_json, tmp_path, app, monk
     )  # fmt: skip
     assert told["notices"] == []
     kept = load_contents([told["id"]])[told["id"]]
-    shown = run_json("message", "show", told["id"])["attachments"]
-    assert [(one["name"], one["size"], one["contentId"]) for one in shown][2] == ("logo.png", 8, "logo@news")
-    assert "Überweisung 请.pdf (application/pdf, 8 bytes, SHA-256" in run("message", "show", told["id"]).stdout
+    shown = run_json("message", "show", told["id"])
+    assert [(one["name"], one["size"], one["contentId"]) for one in shown["attachments"]][2] == (
+        "logo.png", 8, "logo@news",
+    )  # fmt: skip
+    assert (shown["from"], shown["importance"], shown["readReceipt"], shown["unsubscribeUrl"]) == (
+        {"address": "raad@x.nl", "name": "Raad"}, "high", True, "https://x.nl/u/1",
+    )  # fmt: skip
+    printed = run("message", "show", told["id"]).stdout
+    for line in (
+        "Überweisung 请.pdf (application/pdf, 8 bytes, SHA-256", "from  Raad <raad@x.nl>",
+        "reply to  Ann <ann@x.nl>, b@x.nl", "importance  high", "receipts  read and delivered",
+        "one click  unsubscribes at https://x.nl/u/1", "header  X-Order: 4711: twee",
+    ):  # fmt: skip
+        assert line in printed
     assert [(one.name, one.content_type, one.size, one.content_id) for one in kept.attachments] == [
         ("Überweisung 请.pdf", "application/pdf", 8, None),
         ("empty", "application/octet-stream", 0, None),

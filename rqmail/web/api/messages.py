@@ -6,7 +6,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from flask import Blueprint, send_file
+from flask import Blueprint
 from pydantic import ConfigDict, Field, model_validator
 
 from rqmail.administration import messages
@@ -18,6 +18,7 @@ from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Moment, Paging, PriorityName, sender_named
 from rqmail.web.context import application, changes
+from rqmail.web.downloads import as_download
 
 blueprint = Blueprint("messages", __name__, url_prefix="/messages")
 
@@ -69,6 +70,20 @@ class AttachmentOf(ApiModel):
     content_id: str | None
 
 
+class PersonOf(ApiModel):
+    """An address that is no recipient, with the name shown beside it."""
+
+    address: str
+    name: str
+
+
+class HeaderOf(ApiModel):
+    """One header that was asked for."""
+
+    name: str
+    value: str
+
+
 class AttemptOf(ApiModel):
     """One call to a provider and how it ended, with what its support asks for."""
 
@@ -92,13 +107,24 @@ class HappeningOf(ApiModel):
 
 
 class MessageInFull(MessageInList):
-    """One message with its content, its recipients, every attempt, and all that happened to it, oldest first."""
+    """One message with its content, its recipients, every attempt, and all that happened to it, oldest first.
+
+    from is null where it is from the mailbox itself; unsubscribeUrl is what one click unsubscribes at, told where the
+    headers say so.
+    """
 
     mailbox_key: str | None
     recipients: list[RecipientOf]
     text: str | None
     html: str | None
     attachments: list[AttachmentOf]
+    reply_to: list[PersonOf]
+    importance: Literal["low", "normal", "high"]
+    read_receipt: bool
+    delivery_receipt: bool
+    headers: list[HeaderOf]
+    unsubscribe_url: str | None
+    from_: Annotated[PersonOf | None, Field(alias="from")]
     history: list[AttemptOf]
     events: list[HappeningOf]
 
@@ -174,16 +200,7 @@ def show_message(message_id: str) -> Any:
 @operation(Scope.READ, _TAG, None, 404)
 def download(message_id: str, number: str) -> Any:
     """Answer the bytes of one file of a message, counted from 1, to be saved and never shown by a browser."""
-    file = messages.attachment(message_id, number)
-    answer = send_file(
-        application().contents.open(file.sha256),
-        mimetype=file.content_type,
-        as_attachment=True,
-        download_name=file.name,
-    )
-    answer.content_length = file.size
-    answer.headers["X-Content-Type-Options"] = "nosniff"
-    answer.headers["Content-Security-Policy"] = "sandbox"
+    answer = as_download(messages.attachment(message_id, number))
     return answer.response, HTTPStatus.OK, answer.headers
 
 

@@ -16,6 +16,7 @@ from rqmail.insight.standing import SenderStatus
 from rqmail.models.message import MessageStatus
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
+from rqmail.web.downloads import as_download
 from rqmail.web.pages import words
 from rqmail.web.pages.framed import framed
 from rqmail.web.pages.language import say
@@ -77,6 +78,13 @@ def html(message_id: str) -> Response:
     if body is None:
         raise NotFoundError("HTML of message", message_id)
     return framed(body)
+
+
+@blueprint.get("/attachments/<number>")
+@require(Scope.READ)
+def download(message_id: str, number: str) -> Response:
+    """Answer one file of the message, counted from 1, to be saved."""
+    return as_download(messages.attachment(message_id, number))
 
 
 @action(blueprint, "/<any('cancel', 'requeue', 'send-now', 'sent', 'resend', 'discard'):verb>", page=_PAGE)

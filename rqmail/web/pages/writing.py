@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from babel.dates import format_timedelta
+from babel.units import format_unit
 from flask import Blueprint
 from flask_babel import LazyString, get_locale
 from markupsafe import Markup, escape
@@ -26,6 +27,7 @@ def install(pages: Blueprint) -> None:
     """Let every template write values as people read them."""
     for name, write in (
         ("number", write_number),
+        ("size", write_size),
         ("iso", as_json),
         ("last_day", write_last_day),
         ("moment", write_moment),
@@ -106,6 +108,14 @@ def write_happening(what: str) -> str | LazyString:
 def write_seconds(seconds: float) -> str:
     """Write a number of seconds as a length of time."""
     return write_duration(timedelta(seconds=round(seconds)))
+
+
+def write_size(size: int) -> str:
+    """Write a number of bytes in the unit that fits it: 512 bytes, 34 kB, 2.4 MB."""
+    for unit, bytes_ in (("megabyte", 1_000_000), ("kilobyte", 1_000)):
+        if size >= bytes_:
+            return format_unit(round(size / bytes_, 1), f"digital-{unit}", "short", locale=get_locale())
+    return format_unit(size, "digital-byte", locale=get_locale())
 
 
 def write_told(value: str) -> str | Markup:

@@ -86,6 +86,16 @@ def test_json_says_all_that_a_message_may_carry(client: FlaskClient, application
         ("List-Unsubscribe", "<https://example.org/u/1>"),
         ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"),
     )
+    shown = client.get(f"/messages/{answer.json['ids'][0]}").json
+    assert {name: shown[name] for name in ("importance", "readReceipt", "deliveryReceipt", "unsubscribeUrl")} == {
+        "importance": "high",
+        "readReceipt": True,
+        "deliveryReceipt": True,
+        "unsubscribeUrl": "https://example.org/u/1",
+    }
+    assert shown["replyTo"][0] == {"address": "ann@example.org", "name": "Ann"}
+    assert shown["from"] == {"address": "raad@example.org", "name": "Raad"}
+    assert shown["headers"][0] == {"name": "X-Order", "value": "4711"}
 
 
 def test_headers_may_be_listed_as_graph_lists_them(client: FlaskClient) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import timedelta
 from typing import Any
 
 from rq import get_current_job
@@ -38,19 +37,10 @@ def recover_messages() -> dict[str, Any]:
         return asdict(app.recovery.run())
 
 
-def purge_messages() -> int:
-    """Delete what is older than ``RQMAIL_RETENTION_DAYS`` and ``RQMAIL_AUDIT_RETENTION_DAYS``; 0 keeps everything.
-
-    Answers how many messages were deleted.
-    """
+def purge_messages() -> dict[str, int]:
+    """Delete what is older than ``RQMAIL_RETENTION_DAYS`` and ``RQMAIL_AUDIT_RETENTION_DAYS``; 0 keeps everything."""
     with _at_work(tick=True) as app:
-        settings = app.settings
-        if settings.audit_retention_days:
-            app.audit.purge(timedelta(days=settings.audit_retention_days))
-        if settings.retention_days:
-            return app.retention.purge(timedelta(days=settings.retention_days))
-        app.retention.purge_files()  # of intakes that came to nothing
-        return 0
+        return asdict(app.retention.run())
 
 
 def prune_sent_items() -> dict[str, int]:

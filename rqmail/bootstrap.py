@@ -267,7 +267,15 @@ class Application:
         """What deletes what came to its end long ago."""
         from rqmail.delivery.retention import Retention
 
-        return Retention(self.clock, self.contents)
+        def days(number: int) -> timedelta | None:
+            return timedelta(days=number) if number else None
+
+        return Retention(
+            self.clock,
+            self.contents,
+            messages_for=days(self.settings.retention_days),
+            audit_for=days(self.settings.audit_retention_days),
+        )
 
     @_Part
     def pruner(self) -> SentPruner:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from rqmail.clock import Clock
@@ -62,11 +62,6 @@ class Audit:
                 state_before=_text(change.before),
                 state_after=_text(change.after),
             )
-
-    def purge(self, older_than: timedelta) -> int:
-        """Forget changes made longer ago than this, and answer how many they were."""
-        with transaction():
-            return int(AuditEntry.delete().where(AuditEntry.at < self._clock() - older_than).execute())
 
     def lines(self, *, subject: str | None = None, limit: int = 50, after: str | None = None) -> list[AuditLine]:
         """List changes, newest first; ``after`` is the id of the last one already seen."""

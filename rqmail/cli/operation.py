@@ -70,15 +70,33 @@ def doctor(*, all_: bool, json_: bool) -> None:
 
 
 @click.command(epilog="Example: rqmail purge --older-than 90d --dry-run")
-@click.option("--older-than", type=Duration(), required=True, help="How long ago they came to their end: 90d.")
+@click.option("--older-than", type=Duration(), help="How long ago they came to their end: 90d.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @json_option
-def purge(older_than: timedelta, *, dry_run: bool, json_: bool) -> None:
-    """Delete messages that came to their end (sent, failed, cancelled, expired) long ago."""
+def purge(older_than: timedelta | None, *, dry_run: bool, json_: bool) -> None:
+    """Delete messages that came to their end (sent, failed, cancelled, expired) long ago.
+
+    The record of an import goes with the last of its messages. Without --older-than it is what the hourly purge deletes
+    by RQMAIL_RETENTION_DAYS, and entries of the audit by RQMAIL_AUDIT_RETENTION_DAYS.
+    """
     retention = application().retention
-    count = retention.count(older_than) if dry_run else retention.purge(older_than)
-    if json_:
-        print_json({"count": count, "dryRun": dry_run})
+    if older_than is None:
+        purged = retention.run(dry_run=dry_run)
     else:
-        those = ("message would be", "messages would be") if dry_run else ("message was", "messages were")
-        click.echo(f"{counted(count, *those)} deleted.")
+        purged = retention.count(older_than) if dry_run else retention.purge(older_than)
+    if json_:
+        print_json(
+            {
+                "count": purged.messages,
+                "imports": purged.imports,
+                "auditEntries": purged.audit_entries,
+                "dryRun": dry_run,
+            }
+        )
+    else:
+        these = (
+            counted(purged.messages, "message", "messages"),
+            counted(purged.imports, "record of an import", "records of imports"),
+            counted(purged.audit_entries, "entry of the audit", "entries of the audit"),
+        )
+        click.echo(f"{'Would be deleted' if dry_run else 'Deleted'}: {', '.join(these)}.")

@@ -1,12 +1,15 @@
-"""Forgetting: messages that came to their end long ago are deleted."""
+"""Forgetting: messages that came to their end long ago are deleted, and what was written down about such."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rqmail.clock import Clock
 from rqmail.content_store import ContentStore
+from rqmail.models.access import AuditEntry
+from rqmail.models.importing import count_forgettable, delete_forgettable
 from rqmail.models.message import Message
 
 #: Rows deleted in one transaction: others wait no longer than that takes.
@@ -17,34 +20,67 @@ KEPT_FOR_THE_WINDOWS = timedelta(hours=26)
 
 
 @dataclass(frozen=True, slots=True)
+class Purged:
+    """How many messages, records of imports and entries of the audit are deleted."""
+
+    messages: int = 0
+    imports: int = 0
+    audit_entries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Retention:
     """Deletes messages in a final state, with content, recipients and files, once their end is long enough ago.
 
-    What ended within the last 26 hours is kept whatever is asked for: a mailbox's windows still count it.
+    What ended within the last 26 hours is kept whatever is asked for: a mailbox's windows still count it. The record of
+    an import goes when it ended so long ago too, and with the last of its messages. ``messages_for`` and ``audit_for``
+    are how long :meth:`run` keeps messages and what was changed by whom; ``None`` is for ever.
     """
 
     clock: Clock
     contents: ContentStore
+    messages_for: timedelta | None = None
+    audit_for: timedelta | None = None
 
-    def count(self, older_than: timedelta) -> int:
-        """Say how many messages :meth:`purge` would delete."""
-        return Message.count_final(self._before(older_than))
+    def run(self, *, dry_run: bool = False) -> Purged:
+        """Delete what is kept long enough, or with ``dry_run`` count it."""
+        of_messages = Purged()
+        if self.messages_for is not None:
+            of_messages = self.count(self.messages_for) if dry_run else self.purge(self.messages_for)
+        elif not dry_run:
+            self.contents.purge()  # of intakes that came to nothing
+        entries = 0
+        if self.audit_for is not None:
+            before = self.clock() - self.audit_for
+            entries = (
+                AuditEntry.count_before(before)
+                if dry_run
+                else _all(lambda: AuditEntry.delete_before(before, limit=_AT_ONCE))
+            )
+        return Purged(of_messages.messages, of_messages.imports, entries)
 
-    def purge(self, older_than: timedelta) -> int:
-        """Delete them, a part at a time, and answer how many they were."""
+    def count(self, older_than: timedelta) -> Purged:
+        """Say what :meth:`purge` would delete."""
         before = self._before(older_than)
-        total = 0
-        while True:
-            deleted = Message.delete_final(before, limit=_AT_ONCE)
-            total += deleted
-            if deleted < _AT_ONCE:
-                break
-        self.purge_files()
-        return total
+        return Purged(Message.count_final(before), count_forgettable(before))
 
-    def purge_files(self) -> int:
-        """Delete the bytes of files that no message refers to any more, and answer how many files they were of."""
-        return self.contents.purge()
+    def purge(self, older_than: timedelta) -> Purged:
+        """Delete messages and records of imports, a part at a time, and the files no message refers to any more."""
+        before = self._before(older_than)
+        purged = Purged(
+            _all(lambda: Message.delete_final(before, limit=_AT_ONCE)),
+            _all(lambda: delete_forgettable(before, limit=_AT_ONCE)),
+        )
+        self.contents.purge()
+        return purged
 
     def _before(self, older_than: timedelta) -> datetime:
         return self.clock() - max(older_than, KEPT_FOR_THE_WINDOWS)
+
+
+def _all(delete_some: Callable[[], int]) -> int:
+    total = deleted = delete_some()
+    while deleted >= _AT_ONCE:
+        deleted = delete_some()
+        total += deleted
+    return total

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import peewee
 from uuid_utils import uuid7
 
-from rqmail.models.base import BaseModel, UtcDateTimeField
+from rqmail.models.base import BaseModel, UtcDateTimeField, pooled_connection
 
 
 class ApiToken(BaseModel):
@@ -46,6 +48,19 @@ class AuditEntry(BaseModel):
     subject = peewee.CharField(max_length=120)
     state_before = peewee.TextField(null=True)
     state_after = peewee.TextField(null=True)
+
+    @classmethod
+    def count_before(cls, moment: datetime) -> int:
+        """Count the changes that were made before then."""
+        with pooled_connection():
+            return int(cls.select().where(cls.at < moment).count())
+
+    @classmethod
+    def delete_before(cls, moment: datetime, *, limit: int) -> int:
+        """Delete at most ``limit`` of them, and answer how many."""
+        old = cls.select(cls.id).where(cls.at < moment).limit(limit)
+        with pooled_connection():
+            return int(cls.delete().where(cls.id.in_(old)).execute())
 
 
 class IdempotencyKey(BaseModel):

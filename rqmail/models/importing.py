@@ -37,6 +37,9 @@ _S = ImportState
 #: What may be undone: a file somebody has been told is good, and whatever came of it.
 _UNDOABLE = (_S.CHECKED, _S.STORING, _S.DONE)
 
+#: Nothing becomes of these any more but what becomes of their messages.
+_ENDED = (_S.REFUSED, _S.DONE, _S.UNDONE)
+
 
 class MessageImport(BaseModel):
     """One file that was handed in; ``expected`` messages come of it, ``stored`` of them are there by now.
@@ -210,6 +213,28 @@ def undo(import_id: str, *, now: datetime, by: str) -> int:
             )
         drop_parts(import_id)
     return cancelled
+
+
+# --- it is forgotten -----------------------------------------------------------------------------------------------
+
+
+def count_forgettable(before: datetime) -> int:
+    """Count the imports that ended before then, as did every message of them that there still is."""
+    with pooled_connection():
+        return int(MessageImport.select().where(_forgettable(before)).count())
+
+
+def delete_forgettable(before: datetime, *, limit: int) -> int:
+    """Delete at most ``limit`` of their records, with what was kept aside, and answer how many."""
+    old = MessageImport.select(MessageImport.id).where(_forgettable(before)).limit(limit)
+    with pooled_connection():
+        return int(MessageImport.delete().where(MessageImport.id.in_(old)).execute())
+
+
+def _forgettable(before: datetime) -> Any:
+    kept = Message.select(peewee.SQL("1")).where(Message.import_id == MessageImport.id, ~Message.final_before(before))
+    ended = MessageImport.state.in_([state.value for state in _ENDED]) & (MessageImport.ended_on < before)
+    return ended & ~peewee.fn.EXISTS(kept)
 
 
 # --- what is read of it --------------------------------------------------------------------------------------------

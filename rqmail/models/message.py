@@ -63,25 +63,27 @@ class Message(ClaimMoves, ResultMoves, DecisionMoves):
     # --- forgetting ----------------------------------------------------------------------------------------------
 
     @classmethod
-    def _final_before(cls, moment: datetime) -> Any:
+    def final_before(cls, moment: datetime) -> Any:
+        """Say, true or false and never null, whether a message came to its end before then."""
         undated = (
             cls.ended_on.is_null()
             & (cls.scheduled_on < moment)
             & (cls.attempted_on.is_null() | (cls.attempted_on < moment))
             & (cls.sent_on.is_null() | (cls.sent_on < moment))
         )
-        return cls.status.in_(names(FINAL)) & (cls.created_on < moment) & ((cls.ended_on < moment) | undated)
+        dated = cls.ended_on.is_null(False) & (cls.ended_on < moment)
+        return cls.status.in_(names(FINAL)) & (cls.created_on < moment) & (dated | undated)
 
     @classmethod
     def count_final(cls, before: datetime) -> int:
         """Count the messages that came to their end before then; where nobody dated it, the last thing known counts."""
         with pooled_connection():
-            return int(cls.select().where(cls._final_before(before)).count())
+            return int(cls.select().where(cls.final_before(before)).count())
 
     @classmethod
     def delete_final(cls, before: datetime, *, limit: int) -> int:
         """Delete at most ``limit`` of them, with their content and recipients."""
-        old = cls.select(cls.id).where(cls._final_before(before)).limit(limit)
+        old = cls.select(cls.id).where(cls.final_before(before)).limit(limit)
         with pooled_connection():
             return int(cls.delete().where(cls.id.in_(old)).execute())
 

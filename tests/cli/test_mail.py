@@ -8,8 +8,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from jobs.mail import purge_messages
 from rqmail.clock import utc_now
 from rqmail.insight.jsonable import as_json
+from rqmail.models.access import AuditEntry
 from rqmail.models.message import Message
 
 
@@ -204,6 +206,21 @@ def test_old_messages_are_counted_and_deleted(send, run_json):
     assert run_json("purge", "--older-than", "1d", "--dry-run")["count"] == 1
     assert run_json("purge", "--older-than", "1d")["count"] == 1
     assert Message.select().count() == 0
+
+
+def test_without_an_age_what_the_hourly_purge_deletes_is_deleted_messages_only_if_set_and_the_audit_after_400_days(
+    send, run, run_json, app
+):
+    run_json("message", "cancel", send())
+    entries = AuditEntry.select().count()
+    long_ago = "2020-01-01 00:00:00.000000"
+    Message.raw("UPDATE message SET created_on = ?, ended_on = ?", long_ago, long_ago).execute()
+    AuditEntry.update(at=utc_now() - timedelta(days=399)).execute()
+    assert run_json("purge") == {"count": 0, "imports": 0, "auditEntries": 0, "dryRun": False}
+    AuditEntry.update(at=utc_now() - timedelta(days=401)).execute()
+    assert run_json("purge", "--dry-run") == {"count": 0, "imports": 0, "auditEntries": entries, "dryRun": True}
+    assert purge_messages() == {"messages": 0, "imports": 0, "audit_entries": entries}  # the hourly one
+    assert run("purge").stdout == "Deleted: 0 messages, 0 records of imports, 0 entries of the audit.\n"
 
 
 def test_one_pass_hands_over_what_the_budget_admits(run_json, send, at_work):

@@ -156,6 +156,10 @@ class Intake:
         """Answer how many bytes a message may have as it is sent, whichever mailbox it is of."""
         return max(self._max_message_bytes, largest_message_bytes())
 
+    def largest_message_bytes_of(self, sender: str) -> int:
+        """Answer how many bytes a message of this sender may have; ``InvalidInputError`` unless the sender exists."""
+        return require_sender(sender, self._max_message_bytes).max_message_bytes
+
     def keep_files(self, messages: Iterable[NewMessage]) -> None:
         """Keep the bytes of everything attached to messages that have been checked; they are stored after that."""
         self._contents.keep(one for message in messages for one in message.attachments)

@@ -43,6 +43,9 @@ class Certificate:
         return True
 
     def _load(self) -> None:
+        # Tried apart first: a new certificate whose key is not there yet would take the place of the old one all the
+        # same, and no handshake would succeed until it is.
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*self._files)
         self.context.load_cert_chain(*self._files)
 
     def _stamp(self) -> tuple[tuple[int, int], ...]:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import structlog
-from aiosmtpd.smtp import SMTP, TLSSetupException
+from aiosmtpd.smtp import SMTP, Envelope, TLSSetupException
 
 log = structlog.get_logger(__name__)
 
-#: A client that sends nothing for so long, or less than a piece of a mail in it, is hung up on.
+#: A client that sends nothing for so long, or less than a piece of a mail in it, is hung up on; so is one that has not
+#: signed in by then, whatever it sends.
 IDLE_SECONDS = 60.0
 _PIECE = 64 * 1024
+
+#: How long it then has to read why, before nothing is kept for it any more.
+_FAREWELL_SECONDS = 5.0
 
 #: Less than this of a mail stays in memory.
 _IN_MEMORY = 256 * 1024
@@ -28,7 +33,8 @@ _LONGEST_COMMAND = 2_000
 MAX_CONNECTIONS = 200
 MAX_CONNECTIONS_OF_ONE = 50
 
-_END = b".\r\n"
+#: What a client may write behind the sender that is of no use here (RFC 4954: it has to be taken all the same).
+_ON_BEHALF_OF = re.compile(r"\sAUTH=\S*", re.IGNORECASE)
 
 #: What stands behind a reply's code where the library gives none (RFC 3463).
 _ENHANCED = {
@@ -99,8 +105,12 @@ class Connection(SMTP):
         self.command_size_limits = defaultdict(lambda: _LONGEST_COMMAND)  # the library shares one between connections
         self._guests = guests
         self._handshake_is_done = False
+        self._sends_cr = False
+        self._ends_lines_with_lf = False
         #: Whose mail it is, once MAIL FROM has been taken: ``mailbox:KEY`` or ``tenant:KEY``.
         self.sender = ""
+        #: How many bytes a mail of this sender may have; ``data_size_limit`` is what a mail of any may.
+        self.most_bytes = max_bytes
         #: Whether the client is in the middle of a mail, or waits to hear what became of it.
         self.is_taking_a_mail = False
 
@@ -121,6 +131,30 @@ class Connection(SMTP):
         if transport.get_extra_info("sslcontext") is not None:
             self._handshake_is_done = True
         self._auth_require_tls = not (self.is_private or self._guests.trusts(self.address))
+
+    def data_received(self, data: bytes) -> None:
+        """Note whether the client ends its lines as SMTP has it."""
+        self._sends_cr = self._sends_cr or b"\r" in data
+        super().data_received(data)
+
+    def _reset_timeout(self, duration: float | None = None) -> None:
+        """Give the client time anew, once it has signed in; until then its time runs from when it came."""
+        if self._timeout_handle is None or (self.session is not None and self.session.authenticated):
+            super()._reset_timeout(duration)
+
+    def _timeout_cb(self) -> None:
+        """Hang up on a client that is too slow, also where it does not read that."""
+        if self.transport is None:
+            return
+        log.info("smtp.tooSlow", address=self.address)
+        self._writer.write(b"421 4.4.2 Too slow; try again later\r\n")
+        self.transport.close()
+        self.loop.call_later(_FAREWELL_SECONDS, self.hang_up)
+
+    def hang_up(self) -> None:
+        """Close the connection now, whatever the client has still to read."""
+        if self.transport is not None:
+            cast(asyncio.WriteTransport, self.transport).abort()
 
     async def _handle_client(self) -> None:
         address = self.address
@@ -143,6 +177,17 @@ class Connection(SMTP):
                 status = f"{code} {_ENHANCED[code]} {text}"
         await super().push(status)
 
+    async def smtp_AUTH(self, arg: str) -> None:
+        """Sign in; the mechanism may be written in any case, as .NET's client does."""
+        mechanism, blank, rest = (arg or "").partition(" ")
+        await super().smtp_AUTH(f"{mechanism.upper()}{blank}{rest}")
+        self._reset_timeout()
+
+    async def smtp_MAIL(self, arg: str | None) -> None:
+        """Take the sender, without what a relay may add about whose mail it was (``AUTH=``)."""
+        end = (arg or "").find(">") + 1
+        await super().smtp_MAIL(arg and arg[:end] + _ON_BEHALF_OF.sub("", arg[end:]))
+
     async def smtp_DATA(self, arg: str) -> None:
         """Take a mail to disk, as large as it may be and as fast as it comes, and have it handed in."""
         if await self.check_helo_needed() or await self.check_auth_needed("DATA"):
@@ -153,43 +198,69 @@ class Connection(SMTP):
         if arg:
             await self.push("501 Syntax: DATA")
             return
+        # A device that has never sent a CR ends its mail without one, too. To nobody else may a bare LF mean the end:
+        # a relay passes on what strangers wrote, and that could go on with commands.
+        self._ends_lines_with_lf = self._ends_lines_with_lf or not self._sends_cr
         await self.push("354 End data with <CR><LF>.<CR><LF>")
         self.is_taking_a_mail = True
-        with SpooledTemporaryFile(_IN_MEMORY) as mail:
-            if await self._read_to(mail):
-                mail.seek(0)
-                self.envelope.content = mail  # type: ignore[assignment]
-                status = await self._call_handler_hook("DATA")
-            else:
-                status = f"552 5.3.4 The mail is larger than {self.data_size_limit} bytes"
-            self._set_post_data_state()  # type: ignore[no-untyped-call]
-        await self.push(status)
-        self.is_taking_a_mail = False
+        try:
+            await self.push(await self._taken(self.envelope))
+        finally:
+            self.is_taking_a_mail = False
 
-    async def _read_to(self, mail: IO[bytes]) -> bool:
-        """Read up to the line with a dot; say whether the mail was small enough to be kept."""
-        limit = self.data_size_limit or 0
-        size = 0
+    async def _taken(self, envelope: Envelope) -> str:
+        """Read a mail and have it handed in; answer what the client is told about it."""
+        with SpooledTemporaryFile(_IN_MEMORY) as mail:
+            refusal = await self._read_to(mail)
+            if refusal:
+                self._set_post_data_state()  # type: ignore[no-untyped-call]
+                return refusal
+            mail.seek(0)
+            envelope.content = mail  # type: ignore[assignment]
+            if self._timeout_handle is not None:
+                self._timeout_handle.cancel()  # it is not the client that takes its time now
+            try:
+                return str(await self._call_handler_hook("DATA"))
+            finally:
+                self._set_post_data_state()  # type: ignore[no-untyped-call]
+                self._reset_timeout()
+
+    async def _read_to(self, mail: IO[bytes]) -> str:
+        """Read up to the line with a dot; answer why the mail was not kept, nothing where it was."""
+        line_end = b"\n" if self._ends_lines_with_lf else b"\r\n"
+        marker = b"\n" if self._ends_lines_with_lf else b".\r\n"
+        ends = (b"\n.\n", b"\n.\r\n") if self._ends_lines_with_lf else (b"\r\n.\r\n",)
+        limit, size, since_reset, refusal = self.most_bytes, 0, 0, ""
+        too_large = f"552 5.3.4 The mail is larger than {limit} bytes"
         before = b"\r\n"  # the last two bytes that came, before anything was taken away
         while True:
             try:
-                piece = await self._reader.readuntil(_END)
+                piece = await self._reader.readuntil(marker)
             except asyncio.LimitOverrunError as error:
                 piece = await self._reader.read(error.consumed)
-            self._reset_timeout()
+            since_reset += len(piece)
+            if since_reset >= _PIECE:
+                self._reset_timeout()
+                since_reset = 0
             whole = before + piece
-            ends = whole.endswith(b"\r\n" + _END)
-            if ends:
-                whole = whole[: -len(_END)]
+            is_end = whole.endswith(ends)
+            if is_end:
+                whole = whole[: whole.rindex(b".")]
             size += len(whole) - 2
-            if size <= limit:
-                mail.write(_without_stuffing(whole))
-            elif size > 2 * limit and self.transport is not None:
-                await self.push(f"552 5.3.4 The mail is larger than {limit} bytes")
+            if size > limit:
+                refusal = too_large
+            if not refusal:
+                try:
+                    mail.write(_without_stuffing(whole, line_end))
+                except OSError as error:
+                    log.error("smtp.noSpace", err=error.strerror)  # noqa: TRY400 - said in full
+                    refusal = "452 4.3.1 There is no space for the mail now; try again later"
+            if is_end:
+                return refusal
+            if size > 2 * limit and self.transport is not None:
+                await self.push(too_large)
                 self.transport.close()
                 raise ConnectionResetError
-            if ends:
-                return size <= limit
             before = whole[-2:]
 
     async def handle_exception(self, error: Exception) -> str:
@@ -201,8 +272,7 @@ class Connection(SMTP):
         return "451 4.3.0 Something went wrong here; try again later"
 
 
-def _without_stuffing(whole: bytes) -> bytes:
+def _without_stuffing(whole: bytes, line_end: bytes) -> bytes:
     """Answer what comes after the first two bytes, without the dots that were put before dots at a line's beginning."""
-    if b"\r\n." not in whole:
-        return whole[2:]
-    return whole.replace(b"\r\n.", b"\r\n")[2:]
+    stuffed = line_end + b"."
+    return whole.replace(stuffed, line_end)[2:] if stuffed in whole else whole[2:]

@@ -8,6 +8,7 @@ import binascii
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import BinaryIO, TypeVar
 
 import structlog
@@ -17,7 +18,7 @@ from rqmail.administration.access import Access, Principal, Scope
 from rqmail.administration.attempts import Attempts, TooManyAttemptsError
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.intake.addresses import check_address
-from rqmail.intake.draft import Checks
+from rqmail.intake.draft import Intake
 from rqmail.intake.eml.headers import in_one_line
 from rqmail.intake.idempotency import Repeatable, Submission
 from rqmail.intake.recipients import MAX_RECIPIENTS
@@ -44,23 +45,27 @@ class Door:
         access: Access,
         attempts: Attempts,
         submission: Submission,
-        checks: Callable[[], Checks],
+        intake: Intake,
         threads: Executor,
     ) -> None:
         self._access = access
         self._attempts = attempts
         self._submission = submission
-        self._checks = checks
+        self._intake = intake
         self._threads = threads
 
     # --- who is there --------------------------------------------------------------------------------------------
 
     async def handle_EHLO(
-        self, _server: Connection, session: Session, _envelope: Envelope, hostname: str, responses: list[str]
+        self, server: Connection, session: Session, _envelope: Envelope, hostname: str, responses: list[str]
     ) -> list[str]:
-        """Announce what is true here beside what the library announces."""
+        """Announce what is true here beside what the library announces, and how large a mail of any mailbox may be."""
         session.host_name = hostname
-        return [*responses[:-1], "250-PIPELINING", "250-ENHANCEDSTATUSCODES", responses[-1]]
+        with suppress(*AWAY_ERRORS):  # what is set stands until the database is there again
+            server.data_size_limit = await self._in_thread(self._intake.largest_message_bytes)
+        own = [one for one in responses if not one.startswith("250-SIZE ")]
+        size = f"250-SIZE {server.data_size_limit}"
+        return [own[0], size, *own[1:-1], "250-PIPELINING", "250-ENHANCEDSTATUSCODES", own[-1]]
 
     async def auth_PLAIN(self, server: Connection, args: list[str]) -> AuthResult:
         """Take the token out of identity, name and password in one."""
@@ -110,16 +115,27 @@ class Door:
         """Take the sender: the address of a mailbox or a tenant that the token may send from."""
         principal: Principal = session.auth_data  # type: ignore[assignment]
         try:
-            sender = await self._in_thread(lambda: sender_of(address, principal))
+            found = await self._in_thread(lambda: self._sender(address, principal))
         except AWAY_ERRORS:
             return _AWAY
-        if sender is None:
+        if found is None:
             log.warning("smtp.refused", why="sender", who=principal.name)
             return "550 5.7.1 No mailbox that this token may send from has this address"
+        sender, most_bytes = found
+        if _announced_size(options) > most_bytes:
+            return f"552 5.3.4 The mail is larger than {most_bytes} bytes, which is what this mailbox may send"
         envelope.mail_from = address
         envelope.mail_options.extend(options)
-        server.sender = sender
+        server.sender, server.most_bytes = sender, most_bytes
         return "250 2.1.0 Sender taken"
+
+    def _sender(self, address: str, principal: Principal) -> tuple[str, int] | None:
+        """Answer who sends from this address, and how many bytes a mail of it may have."""
+        sender = sender_of(address, principal)
+        try:
+            return None if sender is None else (sender, self._intake.largest_message_bytes_of(sender))
+        except InvalidInputError:  # it was deleted meanwhile
+            return None
 
     async def handle_RCPT(
         self, _server: Connection, _session: Session, envelope: Envelope, address: str, options: Sequence[str]
@@ -149,7 +165,7 @@ class Door:
     ) -> str:
         try:
             with relayed(mail, sender, recipients, address=address) as found:
-                checked = self._checks().check(found.draft)
+                checked = self._intake.checks().check(found.draft)
                 submitted = self._submission.submit(
                     [checked.message], _repeatable(principal, found, sender, recipients), by=principal.name
                 )
@@ -180,8 +196,16 @@ def _repeatable(principal: Principal, found: Relayed, sender: str, recipients: S
     return Repeatable(f"smtp {principal.name}", key, "")
 
 
+def _announced_size(options: Sequence[str]) -> int:
+    """Answer the size a client says its mail has (RFC 1870), 0 where it does not."""
+    said = next((value for name, _, value in (one.partition("=") for one in options) if name == "SIZE"), "")
+    return int(said) if said.isdigit() else 0
+
+
 def _from_base64(text: str) -> bytes | None:
     try:
+        if text == "=":  # an empty answer (RFC 4954)
+            return b""
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return None

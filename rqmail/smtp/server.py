@@ -24,6 +24,9 @@ log = structlog.get_logger(__name__)
 _THREADS = 8
 _LOOK_SECONDS = 5.0
 
+#: Connections in their handshake are not counted yet: they may not last.
+_HANDSHAKE_SECONDS = 10.0
+
 #: How long a client that is in the middle of a mail has to finish it when the process is to end.
 _PATIENCE_SECONDS = 30.0
 
@@ -94,11 +97,17 @@ class Server:
                 application.access,
                 Attempts(application.settings.redis_url),
                 application.submission,
-                application.intake.checks,
+                application.intake,
                 threads,
             )
             own_tls = self._certificate.context if self._certificate and self._implicit_tls else None
-            server = await loop.create_server(lambda: self._connection(door, loop), host, port, ssl=own_tls)
+            server = await loop.create_server(
+                lambda: self._connection(door, loop),
+                host,
+                port,
+                ssl=own_tls,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS if own_tls else None,
+            )
             listening = server.sockets[0].getsockname()[1]
             log.info("smtp.listening", host=host, port=listening)
             on_listening(listening)
@@ -135,6 +144,10 @@ class Server:
         while open_ones := [one for one in self._connections if one.transport is not None]:
             patient = asyncio.get_running_loop().time() < deadline
             for one in open_ones:
-                if not (patient and one.is_taking_a_mail) and one.transport is not None:
+                if one.transport is None:
+                    continue
+                if not patient:
+                    one.hang_up()
+                elif not one.is_taking_a_mail:
                     one.transport.close()
             await asyncio.sleep(0.05)

@@ -53,6 +53,9 @@ def forecast(
         done = "nobody can tell" if one.done_on is None else moment(one.done_on, now)
         shown.add_row(plain(name.partition(":")[2]), f"{one.waiting:,}", f"{one.further:,}", done)
     print_table(shown, "There is no mailbox yet: `rqmail mailbox add KEY --address A` adds one.")
+    for problem in application().overview.status().problems:
+        if problem.level == "error":
+            click.echo(f"This holds from when it is mended: {problem.text}", err=True)
     if told.mailboxes:
         when = "nobody can tell: a mailbox is paused without an end, or a message is larger than a whole day"
         many = counted(told.messages, "message", "messages")

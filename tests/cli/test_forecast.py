@@ -22,6 +22,7 @@ def test_forecast_tells_when_the_mail_of_each_mailbox_has_left(app, run, run_jso
     assert shown.exit_code == 0
     assert "5,000 messages" in shown.output
     assert "2,500" in shown.output
+    assert "This holds from when it is mended: No worker listens for mail" in shown.stderr  # nor a scheduler
 
 
 def test_what_cannot_be_forecast_is_refused_by_name(app, run):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -20,22 +20,13 @@ from rqmail.web.pages import typed
 from rqmail.web.pages.checking import check_now, check_saved
 from rqmail.web.pages.language import say, write_number
 from rqmail.web.pages.left_behind import warn_of_what_is_left
+from rqmail.web.pages.pausing import DURATIONS, pause_as_typed
 from rqmail.web.pages.returning import action, asked, back
 
 blueprint = Blueprint("mailboxes", __name__, url_prefix="/mailboxes")
 
 _PAGE = 50
 _CHANGES_SHOWN = 20
-
-#: How long a pause may be asked to last on a page, by the name of the choice; ``None`` is until it is resumed.
-DURATIONS: dict[str, timedelta | None] = {
-    "15m": timedelta(minutes=15),
-    "1h": timedelta(hours=1),
-    "4h": timedelta(hours=4),
-    "1d": timedelta(days=1),
-    "7d": timedelta(days=7),
-    "resumed": None,
-}
 
 STATES = ("ok", "full-speed", "near", "limited", "paused", "unknown")
 
@@ -149,19 +140,11 @@ def check(key: str) -> Response:
 @require(Scope.ADMIN)
 def pause(key: str) -> _Shown:
     """Send nothing from the mailbox for a while."""
-    wrong: typed.Wrong = {}
-    duration = typed.text("duration")
-    if duration not in DURATIONS:
-        wrong["duration"] = say("One of those in the list.")
-    else:
-        try:
-            changes().pause_mailbox(key, typed.text("reason"), DURATIONS[duration])
-        except InvalidInputError as error:
-            typed.note(wrong, error)
-        else:
-            flash(say("%(key)s is paused.", key=key))
-            return back(_ONE, key=key)
-    return typed.again("pages/mailbox.html", wrong, form="pause", **_one(key))
+    wrong = pause_as_typed(key, changes().pause_mailbox)
+    if wrong:
+        return typed.again("pages/mailbox.html", wrong, form="pause", **_one(key))
+    flash(say("%(key)s is paused.", key=key))
+    return back(_ONE, key=key)
 
 
 @action(blueprint, "/<key>/resume", page=_ONE)
@@ -265,6 +248,7 @@ def _rows(and_this: str | None = None) -> dict[str, Any]:
     first = _PAGE * page
     return {
         "status": status,
+        "checks": app.checks.all(),
         "mailboxes": found[first : first + _PAGE],
         "total": len(found),
         "first": first,

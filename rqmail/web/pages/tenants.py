@@ -17,6 +17,7 @@ from rqmail.web.pages import typed
 from rqmail.web.pages.checking import check_now, check_saved
 from rqmail.web.pages.language import say
 from rqmail.web.pages.left_behind import warn_of_what_is_left
+from rqmail.web.pages.pausing import DURATIONS, pause_as_typed
 from rqmail.web.pages.returning import action
 
 blueprint = Blueprint("tenants", __name__, url_prefix="/tenants")
@@ -75,7 +76,7 @@ def set_tenant(key: str) -> _Shown:
     except InvalidInputError as error:
         wrong: typed.Wrong = {}
         typed.note(wrong, error)
-        return typed.again("pages/tenant.html", wrong, **_one(key))
+        return typed.again("pages/tenant.html", wrong, form="setting", **_one(key))
     flash(say("%(key)s was saved.", key=key))
     warn_of_what_is_left(f"tenant:{key}")
     check_saved(f"tenant:{key}")
@@ -88,6 +89,26 @@ def check(key: str) -> Response:
     """Ask the tenant's provider whether it would send."""
     application().tenants.get(key)
     check_now(f"tenant:{key}")
+    return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
+
+
+@action(blueprint, "/<key>/pause", page="pages.tenants.show")
+@require(Scope.ADMIN)
+def pause(key: str) -> _Shown:
+    """Send nothing of the tenant's mail for a while."""
+    wrong = pause_as_typed(key, changes().pause_tenant)
+    if wrong:
+        return typed.again("pages/tenant.html", wrong, form="pause", **_one(key))
+    flash(say("%(key)s is paused.", key=key))
+    return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
+
+
+@action(blueprint, "/<key>/resume", page="pages.tenants.show")
+@require(Scope.ADMIN)
+def resume(key: str) -> Response:
+    """End a pause."""
+    changes().resume_tenant(key)
+    flash(say("%(key)s sends again.", key=key))
     return redirect(url_for("pages.tenants.show", key=key), HTTPStatus.SEE_OTHER)
 
 
@@ -120,6 +141,7 @@ def _rows() -> dict[str, Any]:
     return {
         "tenants": app.tenants.all(),
         "status": app.overview.status(),
+        "checks": app.checks.all(),
         "providers": [provider.value for provider in Provider],
     }
 
@@ -131,5 +153,6 @@ def _one(key: str) -> dict[str, Any]:
         "standing": app.overview.tenant(key),
         "check": app.checks.last(f"tenant:{key}"),
         "providers": [provider.value for provider in Provider],
+        "durations": list(DURATIONS),
         "lines": app.audit.lines(subject=f"tenant:{key}", limit=_CHANGES_SHOWN),
     }

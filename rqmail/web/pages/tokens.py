@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
@@ -38,7 +39,10 @@ def create() -> str | tuple[str, int]:
         wrong["expiresOn"] = say("A day that is not over yet.")
     else:
         try:
-            made, token = changes().create_token(typed.text("name"), request.form.getlist("scopes"), expires_on)
+            bound = re.split(r"[\s,;]+", typed.text("mailboxes")) if typed.text("mailboxes") else []
+            made, token = changes().create_token(
+                typed.text("name"), request.form.getlist("scopes"), expires_on, filter(None, bound)
+            )
         except InvalidInputError as error:
             typed.note(wrong, error)
         except ConflictError:

@@ -65,9 +65,12 @@ def _zone(name: str) -> tzinfo:
 
 def note(wrong: Wrong, error: InvalidInputError) -> None:
     """Write beside the field what it should have been; the first complaint about a field stays."""
-    is_too_large = type(error.value) is int and error.value > MAX_LIMIT
-    known = words.TOO_LARGE if is_too_large and error.field in words.TOO_LARGE else words.WRONG
-    wrong.setdefault(error.field, str(known.get(error.field, error.allowed)))
+    said = words.WRONG.get(error.field, error.allowed)
+    if error.value is None:
+        said = words.MISSING.get(error.field, said)
+    elif type(error.value) is int and error.value > MAX_LIMIT:
+        said = words.TOO_LARGE.get(error.field, said)
+    wrong.setdefault(error.field, str(said))
 
 
 def again(template: str, wrong: Mapping[str, object], **values: object) -> tuple[str, int]:

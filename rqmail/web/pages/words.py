@@ -300,18 +300,29 @@ WRONG: Final[Words] = {
     ),
     "name": lazy_gettext("1 to 64 letters, digits, dots, hyphens and underscores; not admin."),
     "address": lazy_gettext("A mail address, such as nieuws@example.org."),
-    "sendgridFrom": lazy_gettext("A mail address, needed for SendGrid."),
-    "graphTenantId": lazy_gettext("1 to 128 printable characters."),
-    "graphClientId": lazy_gettext("Needed together with the client secret."),
-    "graphClientSecret": lazy_gettext("Needed together with the client id."),
+    "sendgridFrom": lazy_gettext("A mail address, such as nieuws@example.org."),
+    "graphTenantId": lazy_gettext(
+        "A GUID such as 11111111-2222-3333-4444-555555555555, or a domain such as contoso.onmicrosoft.com."
+    ),
+    "graphClientId": lazy_gettext("A GUID such as 11111111-2222-3333-4444-555555555555."),
+    "graphClientSecret": lazy_gettext("1 to 4096 printable characters."),
     "sendgridApiKey": lazy_gettext("1 to 4096 printable characters."),
     "provider": lazy_gettext("One of those in the list."),
     "limitsUntil": lazy_gettext("A day that is not over yet, at most a year away."),
     "reason": lazy_gettext("A reason of 1 to 500 characters."),
     "duration": lazy_gettext("One of those in the list."),
     "scopes": lazy_gettext("At least one."),
+    "mailboxes": lazy_gettext("Keys of mailboxes that exist, for a token that only hands mail in."),
     "expiresOn": lazy_gettext("A day that is not over yet."),
     "RQMAIL_SECRET_KEY": lazy_gettext("Set RQMAIL_SECRET_KEY first: secrets are stored encrypted."),
+}
+
+#: What is needed, by the field that was left empty.
+MISSING: Final[Words] = {
+    "address": lazy_gettext("The mailbox that sends, needed for Microsoft Graph."),
+    "sendgridFrom": lazy_gettext("A mail address, needed for SendGrid."),
+    "graphClientId": lazy_gettext("Needed together with the client secret."),
+    "graphClientSecret": lazy_gettext("Needed together with the client id."),
 }
 
 #: What can be done to one message.

@@ -479,6 +479,17 @@ def test_a_token_is_shown_once_and_lets_in_until_it_is_revoked(admin, beheerder,
         assert "Een dag die nog niet voorbij is." in beheerder.send("/ui/tokens", given).text
 
 
+def test_a_token_is_bound_to_mailboxes_on_the_page_and_the_list_says_so(admin, beheerder, application, news):
+    application.mailboxes.add("other", "other@x.nl")
+    given = {"name": "app", "scopes": "send", "mailboxes": f"{news}, other"}
+    assert "only from news, other" in admin.send("/ui/tokens", given).text
+    assert application.access.token("app").mailboxes == ("news", "other")
+    for wrong in ({"scopes": "send", "mailboxes": "nowhere"}, {"scopes": "read", "mailboxes": news}):
+        refused = beheerder.send("/ui/tokens", {"name": "app2", **wrong})
+        assert "Sleutels van postbussen die bestaan" in refused.text
+        assert f'value="{wrong["mailboxes"]}"' in refused.text
+
+
 # --- what others wrote is text --------------------------------------------------------------------------------------
 
 

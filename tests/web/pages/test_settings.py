@@ -122,6 +122,50 @@ def test_a_tenant_is_checked_from_its_page(admin, application):
     assert "sendgridApiKey of tenant beta is not set" in admin.look("/ui/tenants/beta")
 
 
+def test_a_tenant_is_paused_and_resumed_on_its_page_and_a_refused_reason_touches_no_setting(
+    admin, beheerder, application
+):
+    application.tenants.add("beta", "sendgrid", sendgrid_from="post@beta.nl")
+    refused = beheerder.send("/ui/tenants/beta/pause", {"reason": "", "duration": "1h"})
+    assert "Een reden van 1 tot 500 tekens." in refused.text
+    assert 'value="post@beta.nl"' in refused.text
+    assert admin.send("/ui/tenants/beta/pause", {"reason": "wrong list", "duration": "resumed"}).status_code == 303
+    assert "wrong list" in admin.look("/ui/tenants/beta")
+    assert admin.send("/ui/tenants/beta/resume", {}).status_code == 303
+    assert application.tenants.get("beta").paused_until is None
+    actions = [line.action for line in application.audit.lines()]
+    assert actions == ["tenant.resume", "tenant.pause"]
+
+
+def test_a_sender_whose_check_failed_is_not_just_in_order_in_the_lists(admin, application, news):
+    application.tenants.add("beta", "sendgrid", sendgrid_from="post@beta.nl")
+    assert "cannot send, says its check" not in admin.look("/ui/tenants") + admin.look("/ui/mailboxes")
+    admin.send("/ui/tenants/beta/check", {})
+    admin.send(f"/ui/mailboxes/{news}/check", {})
+    assert "cannot send, says its check" in admin.look("/ui/tenants")
+    assert "cannot send, says its check" in admin.look("/ui/mailboxes")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("graphTenantId", "nog geen guid", "Een GUID zoals 11111111-2222-3333-4444-555555555555, of een domein"),
+        ("graphClientId", "nog-geen-guid", "Een GUID zoals 11111111-2222-3333-4444-555555555555."),
+        ("graphClientId", "", "Nodig samen met het clientgeheim."),
+        ("address", "", "De postbus die verzendt, nodig voor Microsoft Graph."),
+    ],
+)
+def test_what_is_wrong_with_a_tenants_field_is_what_is_told(beheerder, field, value, told):
+    right = {
+        "key": "acme",
+        "provider": "microsoft-graph",
+        "address": "post@acme.nl",
+        "graphClientId": "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902",
+        "graphClientSecret": "s3cret-s3cret",
+    }
+    assert told in beheerder.send("/ui/tenants", {**right, field: value}).text
+
+
 def test_what_a_provider_has_against_a_sender_is_told_when_it_is_saved(admin, application, monkeypatch):
     refusing = Checked(may_send=False, problem="SendGrid refuses the API key")
     monkeypatch.setattr(SenderChecker, "tenant", lambda *_: refusing)

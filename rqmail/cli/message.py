@@ -31,6 +31,7 @@ _STATES = click.Choice(
 def _filter_options(function: Any) -> Any:
     for option in (
         click.option("--subject", metavar="TEXT", help="Only with this in the subject."),
+        click.option("--import", "import_id", metavar="ID", help="Only what came with this import."),
         click.option("--recipient", metavar="ADDRESS", help="Only to this address."),
         sender_options,
         click.option("--status", type=_STATES, help="Only in this state."),
@@ -264,6 +265,7 @@ def _make_filter(
     recipient: str | None,
     subject: str | None,
     search: str | None,
+    import_id: str | None,
 ) -> Filter:
     return Filter(
         status=None if status is None else MessageStatus(status.upper()),
@@ -271,6 +273,7 @@ def _make_filter(
         recipient=recipient,
         subject=subject,
         search=search,
+        import_id=import_id,
     )
 
 

@@ -17,9 +17,10 @@ class Filter:
     """Which messages: every criterion that is given must hold.
 
     ``recipient`` is a whole address in any case, ``subject`` a part of the subject; messages were handed in from
-    ``created_from`` on and before ``created_to``; ``ids`` names them one by one. ``search`` is what a person typed into
-    the one search box: an address or part of one, a domain, a recipient's name, a part of the subject, a message id or
-    its beginning, or a provider's request-id. ``expires_after`` leaves out what expires by then.
+    ``created_from`` on and before ``created_to``; ``ids`` names them one by one, ``import_id`` the import they came
+    with. ``search`` is what a person typed into the one search box: an address or part of one, a domain, a
+    recipient's name, a part of the subject, a message id or its beginning, or a provider's request-id.
+    ``expires_after`` leaves out what expires by then.
     """
 
     status: MessageStatus | None = None
@@ -30,6 +31,7 @@ class Filter:
     created_from: datetime | None = None
     created_to: datetime | None = None
     ids: tuple[str, ...] | None = None
+    import_id: str | None = None
     search: str | None = None
     expires_after: datetime | None = None
 
@@ -118,6 +120,9 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     if wanted.sender is not None:
         where.append(f"sender = {db.param}")
         values.append(wanted.sender)
+    if wanted.import_id is not None:
+        where.append(f"import_id = {db.param}")
+        values.append(wanted.import_id)
     if wanted.search is not None:
         condition, searched = _search(wanted.search)
         where.append(condition)

@@ -128,6 +128,16 @@ def test_an_import_has_an_id_is_listed_and_can_be_undone(hand_in, run, run_json,
     assert (again.exit_code, "UNDONE: there is nothing to undo" in again.stderr) == (1, True)
 
 
+def test_the_messages_of_one_import_are_listed_and_cancelled_by_its_id(hand_in, run_json):
+    first, second = (json.loads(hand_in(f"{HEADER}{n}@x.nl;{n};t\n", "--json").stdout) for n in "ab")
+    assert [one["subject"] for one in run_json("message", "list", "--import", first["import"])] == ["a"]
+    assert run_json("message", "cancel", "--all", "--import", second["import"])["count"] == 1
+    assert {one["subject"]: one["status"] for one in run_json("message", "list")} == {
+        "a": "SCHEDULED",
+        "b": "CANCELLED",
+    }
+
+
 def test_an_import_of_which_a_message_was_sent_is_not_undone(hand_in, run, app):
     told = json.loads(hand_in(HEADER + "a@x.nl;1;t\nb@x.nl;2;t\n", "--json").stdout)
     Message.update(status="SENT").where(Message.subject == "1").execute()

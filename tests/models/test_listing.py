@@ -31,6 +31,7 @@ DAY = timedelta(days=1)
 SENDERS = ["mailbox:a", "mailbox:b"]
 SUBJECTS = ["Één uitnodiging", "100% korting_!", "<script>", "korting"]
 ADDRESSES = ["Zoe@Example.org", "jan@example.org"]
+IMPORTS = ["0195f000-0000-7000-8000-000000000001", "0195f000-0000-7000-8000-000000000002"]
 
 rows = st.lists(
     st.tuples(
@@ -40,6 +41,7 @@ rows = st.lists(
         st.sampled_from(SUBJECTS),
         st.sampled_from(ADDRESSES),
         st.integers(0, 3),  # submitted so many days after the start
+        st.sampled_from([None, *IMPORTS]),
     ),
     max_size=10,
 )
@@ -52,15 +54,17 @@ filters = st.builds(
     priority=st.sampled_from([None, Priority.HIGH, Priority.NORMAL]),
     created_from=st.sampled_from([None, START + DAY]),
     created_to=st.sampled_from([None, START + 2 * DAY]),
+    import_id=st.sampled_from([None, *IMPORTS, "nothing"]),
     search=st.sampled_from([None, " ", "zoe@example.org", "an@example.org", "@EXAMPLE.org", "één", "%", "_", "!", "'"]),
 )
 
 
 def fits(wanted: Filter, row) -> bool:
-    sender, status, priority, subject, address, day = row
+    sender, status, priority, subject, address, day, import_id = row
     created = START + day * DAY
     return (
         wanted.status in {None, status}
+        and wanted.import_id in {None, import_id}
         and wanted.sender in {None, sender}
         and wanted.priority in {None, priority}
         and (wanted.subject is None or wanted.subject.lower() in subject.lower())
@@ -76,9 +80,9 @@ def fits(wanted: Filter, row) -> bool:
 def test_a_filter_finds_what_looking_at_each_message_finds_newest_first(database, sample, wanted):
     Message.delete().execute()
     ids = []
-    for sender, status, priority, subject, address, day in sample:
+    for sender, status, priority, subject, address, day, import_id in sample:
         new = new_message(sender, subject=subject, priority=priority, to=(address,))
-        ids += Message.submit([new], START + day * DAY)
+        ids += Message.submit([new], START + day * DAY, import_id=import_id)
         Message.update(status=status.value).where(Message.id == new.id).execute()
     expected = [message_id for message_id, row in zip(ids, sample, strict=True) if fits(wanted, row)]
 

@@ -102,6 +102,17 @@ def test_a_part_of_something_is_looked_for_newest_first_without_sorting(busy_tab
     assert [step for step in steps if "message_pkey" in step or "sqlite_autoindex_message_1" in step], steps
 
 
+def test_the_messages_of_one_import_are_found_by_index(busy_table):
+    Message.submit([new_message() for _ in range(20)], START, import_id="one")
+    Message.submit([new_message() for _ in range(300)], START)
+    with recorded() as statements:
+        assert len(find(Filter(import_id="one"), limit=5)) == 5
+    [(sql, params)] = statements
+    steps = plan(sql, params)
+    assert not [step for step in steps if "TEMP B-TREE" in step], steps  # PostgreSQL may sort what it takes for few
+    assert [step for step in steps if "message_of_import" in step], steps
+
+
 def test_due_seeks_the_first_message_of_a_sender_and_priority_instead_of_reading_what_waits(busy_table):
     with recorded() as statements:
         backlog.due(NOW)

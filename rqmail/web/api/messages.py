@@ -166,6 +166,9 @@ class WhichMessages(ApiModel):
     recipient: Annotated[Line | None, Field(description="A whole address")] = None
     subject: Annotated[Line | None, Field(description="A part of the subject")] = None
     priority: PriorityName | None = None
+    import_id: Annotated[
+        Line | None, Field(alias="import", description="The id of the import the messages came with")
+    ] = None
     created_from: Annotated[Moment | None, Field(alias="from")] = None
     created_to: Annotated[Moment | None, Field(alias="to")] = None
 
@@ -214,6 +217,7 @@ def _filter(which: WhichMessages, ids: tuple[str, ...] | None = None) -> Filter:
         created_from=which.created_from,
         created_to=which.created_to,
         ids=ids,
+        import_id=which.import_id,
         search=which.q,
     )
 

@@ -15,6 +15,7 @@ from rqmail.administration import messages
 from rqmail.administration.access import Scope
 from rqmail.administration.export import as_csv
 from rqmail.administration.messages import BulkActionName, Filter, MessageLine
+from rqmail.errors import NotFoundError
 from rqmail.insight.spreadsheet import delimiter_named
 from rqmail.models.message import MessageStatus, Priority
 from rqmail.web.auth import require
@@ -30,7 +31,7 @@ _PAGE = 50
 _SAMPLE = 8
 _CHOSEN_AT_ONCE = 1000
 
-CRITERIA = ("q", "status", "sender", "recipient", "subject", "priority", "from", "to", "zone")
+CRITERIA = ("q", "status", "sender", "recipient", "subject", "priority", "import", "from", "to", "zone")
 ACTIONS: tuple[BulkActionName, ...] = get_args(BulkActionName)
 
 
@@ -58,6 +59,7 @@ def list_messages() -> str:
         ],
         priorities=[priority.name.lower() for priority in Priority],
         actions=ACTIONS,
+        from_file=_file_of(wanted),
     )
 
 
@@ -107,6 +109,16 @@ def bulk() -> str | tuple[str, int] | AnyResponse:
     )
 
 
+def _file_of(wanted: Filter) -> str | None:
+    """Answer the name of the file that the messages of one import came with."""
+    if wanted.import_id is None:
+        return None
+    try:
+        return application().imports.find(wanted.import_id).file_name
+    except NotFoundError:
+        return None
+
+
 def _sample(chosen: BulkActionName, wanted: Filter) -> list[MessageLine]:
     """Answer a few of the messages that the action is for."""
     found: list[MessageLine] = []
@@ -140,6 +152,7 @@ def _filter(asked: dict[str, str]) -> Filter:
         created_from=_day(asked, "from"),
         created_to=_day(asked, "to", after=1),
         search=asked["q"] or None,
+        import_id=asked["import"] or None,
     )
 
 

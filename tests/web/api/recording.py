@@ -193,6 +193,7 @@ class Recording:
         self.ask("All imports", "GET /messages/imports")
         taken, refused = self.made[-3].answer["id"], self.made[-2].answer["id"]
         self.ask("How far it is", f"GET /messages/imports/{taken}")
+        self.ask("What came with one import", f"GET /messages?import={taken}&limit=1")
         self.ask("The rows to mend", f"GET /messages/imports/{refused}/errors.csv")
         self.ask("Undone", f"POST /messages/imports/{taken}/undo")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from rqmail.models.message import MessageStatus, Priority
+from rqmail.models.message import Message, MessageStatus, Priority
 from support.clock import START
 from support.messages import ATTEMPT, message_in, new_message, reloaded, submitted
 
@@ -39,6 +39,7 @@ def test_each_filter_finds_what_it_names(client: FlaskClient) -> None:
         now=START + timedelta(hours=1),
     )[0]
     failed = message_in(S.ERROR, START + timedelta(hours=2)).id
+    came_in_a_file = Message.submit([new_message("mailbox:c")], START - timedelta(days=1), import_id="list-7")
     assert found(client, "mailbox=a") == [old]
     assert found(client, "tenant=b") == [new]
     assert found(client, "status=ERROR") == [failed]
@@ -46,9 +47,11 @@ def test_each_filter_finds_what_it_names(client: FlaskClient) -> None:
     assert found(client, "priority=high") == [new]
     assert found(client, "subject=100%25") == [old]
     assert found(client, "subject=0_o") == []
+    assert found(client, "import=list-7") == came_in_a_file
+    assert found(client, "import=list-8") == []
     assert found(client, "subject=OFF_") == [old]
     assert found(client, "from=2026-03-10T10:00:00Z") == [failed, new]
-    assert found(client, "to=2026-03-10T10:00:00Z") == [old]
+    assert found(client, "from=2026-03-10T00:00:00Z&to=2026-03-10T10:00:00Z") == [old]
     assert found(client, "mailbox=a&status=ERROR") == []
 
 

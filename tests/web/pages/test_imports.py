@@ -79,6 +79,24 @@ def test_a_checked_file_is_queued_once_and_can_be_undone_while_nothing_was_sent(
     assert "import.undo" in admin.look("/ui/audit")
 
 
+def test_the_messages_of_one_import_are_listed_with_the_file_they_came_with(admin: Person) -> None:
+    paths = [checked(admin, GOOD, "first.csv"), checked(admin, GOOD.replace("Hallo", "Dag"), "second.csv")]
+    for path in paths:
+        admin.send(f"{path}/queue", {}, page=path)
+    page = admin.look(paths[0])
+    import_id = paths[0].rpartition("/")[2]
+    assert f'/ui/messages?import={import_id}&amp;status=SCHEDULED"' in page
+    listed = admin.look(f"/ui/messages?import={import_id}")
+    assert ("Hallo a" in listed, "Dag a" in listed, "first.csv" in listed) == (True, False, True)
+    assert f'href="{paths[0]}"' in listed
+    assert f'/ui/messages?sender=mailbox:news&amp;import={import_id}"' in listed  # what is clicked narrows it further
+    assert 'href="/ui/messages" aria-label="Not only of this import"' in listed
+    assert "No message matches" in admin.look("/ui/messages?import=gone")
+    cancelled = {"action": "cancel", "scope": "all", "import": import_id, "sure": "yes"}
+    admin.send("/ui/messages/bulk", cancelled, page=f"/ui/messages?import={import_id}")
+    assert {(one.subject[:3], one.status) for one in stored()} == {("Hal", "CANCELLED"), ("Dag", "SCHEDULED")}
+
+
 def test_an_import_of_which_something_was_sent_is_not_undone(admin: Person) -> None:
     path = checked(admin, GOOD)
     admin.send(f"{path}/queue", {}, page=path)

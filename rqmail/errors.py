@@ -106,7 +106,8 @@ class MailError(RqmailError):
 class MailRateLimitExceededError(MailError):
     """Our own budget has no room: send later. Nothing was reserved and no attempt was made.
 
-    ``reason`` is ``'minute'`` or ``'day'``; ``retry_after_ms`` is the earliest moment this very request could pass.
+    ``reason`` is ``'minute'``, ``'day'`` or ``'upload'``; ``retry_after_ms`` is the earliest moment this very request
+    could pass.
     """
 
     name = "MailRateLimitExceededError"

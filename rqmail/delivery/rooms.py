@@ -171,6 +171,7 @@ def _tighter(one: RateLimits, other: RateLimits) -> RateLimits:
         min(one.per_minute, other.per_minute),
         min(one.recipients_per_day, other.recipients_per_day),
         min(one.in_flight, other.in_flight),
+        min(one.upload_bytes, other.upload_bytes),
     )
 
 

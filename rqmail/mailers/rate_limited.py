@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import assert_never
 
+from rqmail.clock import monotonic
 from rqmail.errors import (
     MailboxBusyError,
     MailboxPausedError,
@@ -15,6 +16,7 @@ from rqmail.errors import (
     MailRejectedError,
 )
 from rqmail.mailers.base import Mail, Mailer, Receipt
+from rqmail.mailers.graph.upload import upload_volume
 from rqmail.ratelimit.limiter import Denial, MailRateLimiter, Reservation
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.limits import mailbox_key as normal_key
@@ -24,13 +26,33 @@ from rqmail.ratelimit.limits import mailbox_key as normal_key
 _LOOK_AGAIN_SECONDS = 0.01
 
 
+class _Place:
+    """A place in flight that is kept for as long as its mail's calls last."""
+
+    def __init__(self, limiter: MailRateLimiter, reservation: Reservation, clock: Callable[[], float]) -> None:
+        self._limiter = limiter
+        self._reservation = reservation
+        self._clock = clock
+        self._until = clock() + limiter.lease_seconds
+
+    def hold(self, seconds: float) -> None:
+        """Keep it through a call that may take ``seconds`` more than a small one.
+
+        As with the message's own lease: written anew when less than half of it would be left beside those seconds.
+        """
+        lease, now = self._limiter.lease_seconds, self._clock()
+        if self._until - now < lease / 2 + seconds:
+            self._limiter.extend(self._reservation, seconds=2 * seconds)
+            self._until = now + lease + 2 * seconds
+
+
 class RateLimitedGraphMailer:
     """Reserves budget for a mail; only then does the wrapped mailer send it.
 
     What was reserved is given back only when the mail was certainly not sent: a certain failure, or whatever happens
     before the request was begun. After anything else (an unclear outcome, an exception nobody foresaw, a job that ran
-    out of time) it stays used, and just the place in flight is freed. With
-    all places in flight taken, ``send`` waits up to ``busy_wait_seconds`` before it raises ``MailboxBusyError``.
+    out of time) it stays used, and just the place in flight is freed. While a long upload runs, its place is extended.
+    With all places in flight taken, ``send`` waits up to ``busy_wait_seconds`` before it raises ``MailboxBusyError``.
     """
 
     def __init__(
@@ -42,6 +64,7 @@ class RateLimitedGraphMailer:
         *,
         busy_wait_seconds: float = 2.0,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._inner = inner
         self._limiter = limiter
@@ -49,6 +72,7 @@ class RateLimitedGraphMailer:
         self._limits = limits
         self._busy_wait_seconds = busy_wait_seconds
         self._sleep = sleep
+        self._clock = clock
 
     @property
     def mailbox_key(self) -> str:
@@ -58,6 +82,8 @@ class RateLimitedGraphMailer:
     def send(self, mail: Mail) -> Receipt:
         """Send ``mail`` within budget; without room raises the error that says when to ask again."""
         reservation = self._reserve(mail)
+        if mail.permit is not None:
+            mail.permit.holds.append(_Place(self._limiter, reservation, self._clock).hold)
         try:
             receipt = self._inner.send(mail)
         except MailOutcomeUnknownError:
@@ -77,10 +103,12 @@ class RateLimitedGraphMailer:
         return receipt
 
     def _reserve(self, mail: Mail) -> Reservation:
-        recipients = mail.recipient_count
+        recipients, uploads = mail.recipient_count, upload_volume(mail)
         waited = 0.0
         while True:
-            answer = self._limiter.check_and_reserve(self._mailbox_key, recipients, self._limits, mail.attempt)
+            answer = self._limiter.check_and_reserve(
+                self._mailbox_key, recipients, self._limits, mail.attempt, upload_bytes=uploads
+            )
             if not isinstance(answer, Denial):
                 return answer
             if answer.reason != "in_flight" or waited >= self._busy_wait_seconds:
@@ -96,7 +124,7 @@ class RateLimitedGraphMailer:
                 f"{self._limits.recipients_per_day:,} in a whole day, so it can never be sent as one mail"
             )
         match denial.reason:
-            case "minute" | "day":
+            case "minute" | "day" | "upload":
                 return MailRateLimitExceededError(self._mailbox_key, denial.reason, denial.retry_after_ms)
             case "paused":
                 return MailboxPausedError(self._mailbox_key, denial.pause_reason or "paused", denial.retry_after_ms)

@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  the mailbox's state key
 -- ARGV[1]  the limits, packed as LIMITS   ARGV[2]  lease:<reservation id>   ARGV[3]  recipients
--- ARGV[4]  the moment in ms; the server's own time when left out
+-- ARGV[4]  the moment in ms; the server's own time when left out or ''
+-- ARGV[5]  only for a mail that uploads: the bytes, and how many the window takes, packed as two doubles
 --
 -- Returns the moment of the grant (an integer, ms) when taken, or when this id holds its place already;
 -- 'unknown <moment>' when nothing that can be believed is known of the mailbox and it may not start empty;
@@ -21,11 +22,11 @@ local minute = 'mail:rate:min:' .. mailbox .. ':' .. bucket
 local day = 'mail:rate:day:' .. mailbox .. ':' .. floor(now / DAY)
 
 local kept = redis.call('HMGET', state, 'windows', 'pause', lease)
-if kept[3] and #kept[3] == LEASE_BYTES then return (struct.unpack('<d', kept[3])) end
+if kept[3] and #kept[3] ~= REFILLED_BYTES then return (struct.unpack('<d', kept[3])) end
 local counters = redis.call('MGET', minute, day)
 
 -- The common case in few steps: granted in the same minute as the one before, so that no slot, ring or key is new.
-if kept[1] and not kept[2] and not kept[3] and #kept[1] == HEADER_BYTES then
+if kept[1] and not kept[2] and not kept[3] and #kept[1] == HEADER_BYTES and not ARGV[5] then
   local kind, generation, latest, head, length, capacity, slot, slot_used, total, live, run = struct.unpack(HEADER, kept[1])
   local calls, addressed = tonumber(counters[1]), tonumber(counters[2])
   if kind == filled and run == RUN and latest <= now and floor(latest / MINUTE) == bucket and live < in_flight
@@ -61,6 +62,7 @@ if kept[1] and not kept[2] and not kept[3] and #kept[1] == HEADER_BYTES then
 end
 
 -- include words.lua
+-- include uploads.lua
 -- include windows.lua
 
 local w = read_windows(kept[1])
@@ -107,6 +109,16 @@ if rolling == 1 and w.total + recipients > per_day then
   deny('day', day_frees(state, w, slots, per_day - recipients))
 end
 
+local uploads, bytes
+if ARGV[5] then
+  local most, held, frees
+  bytes, most = struct.unpack('<dd', ARGV[5])
+  if bytes > most then bytes = most end -- what is larger than the window takes all of it
+  uploads = read_uploads(redis.call('HGET', state, 'uploads'), now)
+  held, frees = volume(uploads, most - bytes)
+  if held + bytes > most then deny('upload', frees) end
+end
+
 if reason then return string.format('%s %.0f %s', reason, math.ceil(free_at - now), why) end
 
 redis.call('SET', minute, calls + 1, 'EX', MINUTE_TTL)
@@ -132,5 +144,9 @@ end
 if aged then sweep(state, w, now, lease_ms) end
 w.latest, w.live = stamp, w.live + 1
 redis.call('HSET', state, 'windows', pack_windows(w), lease, struct.pack(LEASE, now, stamp, recipients, w.generation))
+if uploads then
+  uploads[#uploads + 1] = { now + lease_ms, bytes, string.sub(lease, 7) }
+  write_uploads(state, uploads)
+end
 if aged then keep(state, paused_until - now) end
 return now

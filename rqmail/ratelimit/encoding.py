@@ -18,6 +18,7 @@ Window: TypeAlias = Literal["rolling", "fixed"]
 #: Above this many calls a minute or recipients a day a limit is as good as none.
 _LARGEST_LIMIT = 2**31 - 1
 _LIMITS = struct.Struct("<ddddBB")
+_UPLOAD = struct.Struct("<dd")
 _STATE = b"mail:rate:state:"
 _LEASE = b"lease:"
 _REASON_BYTES = 200
@@ -98,6 +99,12 @@ class Encoding:
                 may_start,
             )
         return packed
+
+    def now_and_upload(self, upload_bytes: int, limits: RateLimits) -> tuple[bytes, ...]:
+        """Answer the moment as :meth:`now` does, and what a mail that uploads so many bytes asks for besides."""
+        if not upload_bytes:
+            return self.now()
+        return (*(self.now() or (b"",)), _UPLOAD.pack(upload_bytes, limits.upload_bytes))
 
     def now(self) -> tuple[bytes, ...]:
         """Answer the handed-in moment as a script wants it, or nothing: then the server takes its own."""

@@ -2,13 +2,15 @@
 -- counts.
 --
 -- KEYS[1]  the mailbox's state key   ARGV[1]  the limits, packed as LIMITS   ARGV[2]  the moment in ms
--- ARGV[3], ARGV[4], ARGV[5], ...  moment in ms, recipients and lease:<reservation id> (or '') of what was sent, in order of
---                        time; calls older than two minutes may be summed at the start of their slot. A call with a lease
---                        and a moment to come is in flight and counts now
+-- ARGV[3], ARGV[4], ARGV[5], ARGV[6], ...  moment in ms, recipients, lease:<reservation id> (or '') and bytes uploaded (0 for
+--                        none) of what was sent, in order of time; calls older than two minutes may be summed at the start
+--                        of their slot, uploads once their window has passed. A call with a lease and a moment to come is
+--                        in flight and counts now
 --
 -- Returns 1 when filled, 0 when the mailbox was known.
 
 -- include words.lua
+-- include uploads.lua
 -- include windows.lua
 
 local _, _, _, lease_ms, rolling = struct.unpack(LIMITS, ARGV[1])
@@ -23,11 +25,11 @@ start_over(w, filled)
 w.run = RUN
 disown_leases(state)
 
-local slots, recent, calls, addressed = {}, {}, 0, 0
+local slots, recent, uploads, calls, addressed = {}, {}, {}, 0, 0
 local current = floor(now / SLOT)
 for i = 1, SLOTS do slots[i] = 0 end
-for i = 3, #ARGV, 3 do
-  local told, recipients, lease = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), ARGV[i + 2]
+for i = 3, #ARGV, 4 do
+  local told, recipients, lease, bytes = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), ARGV[i + 2], tonumber(ARGV[i + 3])
   local at = math.min(told, now)
   local slot = floor(at / SLOT)
   if floor(at / MINUTE) == floor(now / MINUTE) then calls = calls + 1 end
@@ -40,8 +42,10 @@ for i = 3, #ARGV, 3 do
   if lease ~= '' and told > now then
     redis.call('HSET', state, lease, struct.pack(REFILLED, now, now, recipients, w.generation, 1))
   end
+  if bytes > 0 then uploads[#uploads + 1] = { told, bytes, string.sub(lease, 7) } end
   w.latest = at
 end
+write_uploads(state, uploads)
 
 calls, addressed = math.max(calls, counter(minute, counters[1])), math.max(addressed, counter(day, counters[2]))
 if calls > 0 then redis.call('SET', minute, calls, 'EX', MINUTE_TTL) end

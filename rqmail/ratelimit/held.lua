@@ -3,11 +3,13 @@
 -- KEYS     the mailboxes' state keys   ARGV[1]  the moment in ms, or '' for the server's own time
 -- ARGV[2], ARGV[3], ...  the limits of each mailbox, packed as LIMITS
 --
--- Returns one text per mailbox: '<moment of calls>=<calls> ...|<moment of recipients>=<recipients> ...', in order of time. With
+-- Returns one text per mailbox: '<moment of calls>=<calls> ...|<moment of recipients>=<recipients> ...|<moment>=<bytes uploaded>
+-- ...', in order of time; the window of an upload in flight begins in a time to come. With
 -- rolling windows the calls are those of the last minute and the recipients are summed per slot, told at its begin; with
 -- fixed windows both are told at this moment, as they lie in its minute and its day.
 
 -- include words.lua
+-- include uploads.lua
 -- include windows.lua
 
 local now = moment(ARGV[1])
@@ -18,7 +20,7 @@ end
 
 local function held(state, limits)
   local _, _, _, _, rolling = struct.unpack(LIMITS, limits)
-  local mailbox, calls, recipients = mailbox_of(state), {}, {}
+  local mailbox, calls, recipients, uploaded = mailbox_of(state), {}, {}, {}
   local counters = redis.call('MGET', minute_key(mailbox, now), day_key(mailbox, now))
   if rolling == 0 then
     told(calls, now, counter(nil, counters[1] or '0'))
@@ -35,7 +37,10 @@ local function held(state, limits)
       told(recipients, slot * SLOT, slot == w.slot and w.slot_used or slots[slot % SLOTS + 1])
     end
   end
-  return table.concat(calls, ' ') .. '|' .. table.concat(recipients, ' ')
+  local uploads = read_uploads(redis.call('HGET', state, 'uploads'), now)
+  table.sort(uploads, function(one, other) return one[1] < other[1] end)
+  for _, upload in ipairs(uploads) do told(uploaded, upload[1], upload[2]) end
+  return table.concat(calls, ' ') .. '|' .. table.concat(recipients, ' ') .. '|' .. table.concat(uploaded, ' ')
 end
 
 local answers = {}

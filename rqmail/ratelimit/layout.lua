@@ -5,7 +5,9 @@
 -- mail:rate:state:<mailboxKey>                hash, 26 h or as long as a pause lasts
 --     windows       the header of the rolling windows, packed as HEADER
 --     pause         until when, since when, how many in a row, why; packed as PAUSE
---     lease:<id>    one reservation in flight, packed as LEASE; as REFILLED when the history told of it
+--     lease:<id>    one reservation in flight, packed as LEASE; as REFILLED when the history told of it, as EXTENDED once its
+--                   lease was extended
+--     uploads       what was uploaded lately, UPLOAD after UPLOAD
 -- mail:rate:log:<mailboxKey>                  string of bytes, 26 h
 --     SLOTS x 4 bytes      recipients per slot of ten minutes, slot n at n % SLOTS (the current one counts in the header)
 --     capacity x 8 bytes   the moments of the last calls, a ring in order of time
@@ -23,8 +25,11 @@ local LIMITS = '<ddddBB' -- calls a minute, recipients a day, in flight, lease, 
 local HEADER = '<BI4dI4I4I4I4ddI4d' -- the fields of read_windows, in that order
 local HEADER_BYTES, FORMER_HEADER_BYTES = 57, 49 -- the shorter one tells nothing of its run: it counts as none
 local PAUSE = '<dddBc0'
-local LEASE, LEASE_BYTES = '<dddI4', 28 -- granted, stamp, recipients, generation (0: nothing to give back)
-local REFILLED = '<dddI4B' -- the same and a 1
+local LEASE = '<dddI4' -- granted, stamp, recipients, generation (0: nothing to give back)
+local REFILLED, REFILLED_BYTES = '<dddI4B', 29 -- the same and a 1
+local EXTENDED, EXTENDED_BYTES = '<dddI4dd', 44 -- the same, when it was extended, and by how many ms beyond a lease
+local UPLOAD_WINDOW = 300000
+local UPLOAD = '<ddI4c0' -- from when on its window runs, bytes, reservation; while in flight that is the end of its lease
 local FIXED, ROLLING = 1, 2 -- what the windows were filled for; 0 is never
 local FIRST_CAPACITY = 32 -- a new ring has room for so many calls; it grows when a minute holds more
 local LONG_STEP_BACK = 3 * 3600000 -- without a history, windows stay valid when the clock steps back by less

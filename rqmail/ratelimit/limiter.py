@@ -127,37 +127,47 @@ class MailRateLimiter:
     # --- one message -----------------------------------------------------------------------------------------------
 
     def check_and_reserve(
-        self, mailbox_key: str, recipient_count: int, limits: RateLimits, reservation_id: str | None = None
+        self,
+        mailbox_key: str,
+        recipient_count: int,
+        limits: RateLimits,
+        reservation_id: str | None = None,
+        *,
+        upload_bytes: int = 0,
     ) -> Reservation | Denial:
         """Take one call and ``recipient_count`` recipients from the mailbox's budgets, all or nothing, in one trip.
 
-        The same ``reservation_id`` asked again while it is in flight counts once. With Redis failing in whatever way
-        the answer is an uncounted reservation, and ``mail.rateLimit.redisError`` is logged.
+        A mail whose files do not fit one request takes ``upload_bytes`` of the volume of uploads besides: they count
+        until five minutes after it was settled. The same ``reservation_id`` asked again while it is in flight counts
+        once. With Redis failing in whatever way the answer is an uncounted reservation, and
+        ``mail.rateLimit.redisError`` is logged.
         """
         if recipient_count < 0:
             raise InvalidInputError("recipient_count", recipient_count, "0 or more")
+        if upload_bytes < 0:
+            raise InvalidInputError("upload_bytes", upload_bytes, "0 or more")
         mailbox_key = key_of(mailbox_key)
         if recipient_count > limits.recipients_per_day:
             return Denial("day", DAY_MS, never=True)
         if reservation_id is None:
             reservation_id = os.urandom(12).hex()
-        may_start = not self._refilling.is_possible
+        may_start, wanted = not self._refilling.is_possible, (recipient_count, upload_bytes)
         try:
             self._server.admit()
-            reply = self._ask(mailbox_key, recipient_count, limits, reservation_id, may_start=may_start)
+            reply = self._ask(mailbox_key, wanted, limits, reservation_id, may_start=may_start)
             if not isinstance(reply, int) and is_unknown(reply):
                 if not self._refilling.refill({mailbox_key: (limits, moment_of(reply))}):
                     # Started empty now it would never be filled: it runs open until its history can be read.
-                    return self._granted_open(mailbox_key, recipient_count, reservation_id)
-                reply = self._ask(mailbox_key, recipient_count, limits, reservation_id, may_start=True)
+                    return self._granted_open(mailbox_key, wanted, reservation_id)
+                reply = self._ask(mailbox_key, wanted, limits, reservation_id, may_start=True)
         except RedisError as error:
             self._server.warn(mailbox_key, error)
-            return self._granted_open(mailbox_key, recipient_count, reservation_id, may_be_counted=may_have_run(error))
+            return self._granted_open(mailbox_key, wanted, reservation_id, may_be_counted=may_have_run(error))
         self._server.answered()
         if self._uncounted:
             self._uncounted.tell()
         if isinstance(reply, int):
-            return Reservation(reservation_id, mailbox_key, recipient_count, reply)
+            return Reservation(reservation_id, mailbox_key, recipient_count, reply, upload_bytes=upload_bytes)
         return _denial(reply)
 
     def release(self, reservation: Reservation) -> None:
@@ -182,29 +192,56 @@ class MailRateLimiter:
             return
         key, lease = state_key(reservation.mailbox_key), lease_field(reservation.id)
         self._server.or_open(
-            lambda: self._server.run("settle", key, lease, b"%d" % accepted), None, reservation.mailbox_key
+            lambda: self._server.run("settle", key, lease, b"%d" % accepted, *self._encoding.now()),
+            None,
+            reservation.mailbox_key,
+        )
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a place in flight is kept from when it was taken or extended."""
+        return self._encoding.lease_ms / 1000
+
+    def extend(self, reservation: Reservation, *, seconds: float = 0.0) -> None:
+        """Keep the place in flight for a lease from now on, and ``seconds`` more; whatever else it took stays taken.
+
+        Of a place that is free already, or that Redis never counted, nothing is kept.
+        """
+        if not reservation.counted:
+            return
+        key, lease = state_key(reservation.mailbox_key), lease_field(reservation.id)
+        lasts, more = b"%d" % self._encoding.lease_ms, b"%d" % round(seconds * 1000)
+        self._server.or_open(
+            lambda: self._server.run("extend", key, lease, lasts, more, *self._encoding.now()),
+            None,
+            reservation.mailbox_key,
+            op="extend",
         )
 
     def _ask(
-        self, mailbox_key: str, recipient_count: int, limits: RateLimits, reservation_id: str, *, may_start: bool
+        self, mailbox_key: str, wanted: tuple[int, int], limits: RateLimits, reservation_id: str, *, may_start: bool
     ) -> int | str | bytes:
+        recipient_count, upload_bytes = wanted
         reply: int | str | bytes = self._server.run(
             "check_and_reserve",
             state_key(mailbox_key),
             self._encoding.limits(limits, may_start=may_start),
             lease_field(reservation_id),
             b"%d" % recipient_count,
-            *self._encoding.now(),
+            *self._encoding.now_and_upload(upload_bytes, limits),
         )
         return reply
 
     def _granted_open(
-        self, mailbox_key: str, recipient_count: int, reservation_id: str, *, may_be_counted: bool = False
+        self, mailbox_key: str, wanted: tuple[int, int], reservation_id: str, *, may_be_counted: bool = False
     ) -> Reservation:
         """Let a mail go out that cannot be counted now, and remember it."""
         self._on_fail_open()
         now_ms = self._encoding.now_ms()
-        granted = Reservation(reservation_id, mailbox_key, recipient_count, now_ms, counted=False)
+        recipient_count, upload_bytes = wanted
+        granted = Reservation(
+            reservation_id, mailbox_key, recipient_count, now_ms, counted=False, upload_bytes=upload_bytes
+        )
         self._uncounted.remember(granted, may_be_counted=may_be_counted)
         return granted
 

@@ -11,20 +11,24 @@ from rqmail.text.values import without_unseen_edges
 
 @dataclass(frozen=True)
 class RateLimits:
-    """Calls a minute, recipients a day and requests in flight that one mailbox is allowed.
+    """Calls a minute, recipients a day, requests in flight, bytes uploaded in five minutes that a mailbox is allowed.
 
-    The defaults stay a margin below what Exchange allows: about 30 calls, 10,000 recipients, 4 requests at once.
+    The defaults stay a margin below what Exchange allows: about 30 calls, 10,000 recipients, 4 requests at once. Of
+    uploads it takes 150 MB; those are counted as millions of bytes, whichever it means. Only mails whose files do not
+    fit one request upload; one that is larger than the window takes all of it.
     """
 
     per_minute: int = 25
     recipients_per_day: int = 9000
     in_flight: int = 3
+    upload_bytes: int = 150_000_000
 
     def __post_init__(self) -> None:
         for field, value in (
             ("per_minute", self.per_minute),
             ("recipients_per_day", self.recipients_per_day),
             ("in_flight", self.in_flight),
+            ("upload_bytes", self.upload_bytes),
         ):
             if value < 1:
                 raise InvalidInputError(field, value, "1 or more")
@@ -59,6 +63,7 @@ def resolve_limits(
         per_minute=own_limit(rate_limit_per_minute) or defaults.per_minute,
         recipients_per_day=own_limit(rate_limit_recipients_per_day) or defaults.recipients_per_day,
         in_flight=defaults.in_flight,
+        upload_bytes=defaults.upload_bytes,
     )
 
 

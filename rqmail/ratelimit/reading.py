@@ -18,9 +18,16 @@ from redis.exceptions import (
 from rqmail.ratelimit.encoding import Encoding, Why, is_unknown, moment_of, state_key, text, unpacked
 from rqmail.ratelimit.limits import DEFAULT_LIMITS, RateLimits
 from rqmail.ratelimit.refilling import Refilling
-from rqmail.ratelimit.reservation import REASONS
 from rqmail.ratelimit.server import Server, short
 from rqmail.ratelimit.usage import Held, Usage, WindowUsage
+
+#: What a mailbox waits for, as the script says it.
+_WAITS: dict[str, Literal["minute", "day", "in_flight", "paused"] | None] = {
+    "-": None,
+    "minute": "minute",
+    "day": "day",
+    "paused": "paused",
+}
 
 #: Others wait while a script runs: about three milliseconds for so many mailboxes.
 _MAILBOXES_PER_SCRIPT = 100
@@ -105,10 +112,10 @@ class Reading:
             if reply:
                 self._server.warn(key, ResponseError(reply.removeprefix("error ")))
             return _unknown_usage(key, limits, self._encoding.now_ms())
-        fields = reply.split(None, 11)
+        fields = reply.split(None, 13)
         now, calls, recent, addressed, total, live, allowed, free_at = map(int, fields[1:9])
-        paused_until = int(fields[10])
-        why = unpacked(fields[11]) if paused_until and len(fields) > 11 else Why("")
+        uploaded, uploads_free, paused_until = map(int, fields[10:13])
+        why = unpacked(fields[13]) if paused_until and len(fields) > 13 else Why("")
         rolling = self._encoding.window == "rolling"
         return Usage(
             mailbox_key=key,
@@ -119,7 +126,9 @@ class Reading:
             day_rolling=WindowUsage(total, limits.recipients_per_day) if rolling else None,
             in_flight=WindowUsage(live, allowed),
             next_free_ms=free_at,
-            waits_for=REASONS.get(fields[9]),
+            waits_for=_WAITS[fields[9]],
+            uploads=WindowUsage(uploaded, limits.upload_bytes),
+            uploads_free_ms=uploads_free or None,
             paused_until_ms=paused_until or None,
             pause_reason=why.reason if paused_until else None,
             pause_cause=why.cause,

@@ -49,7 +49,7 @@ class Refilling:
             arguments = [state_key(key), self._encoding.limits(limits, may_start=True), b"%d" % now_ms]
             for call in sent:
                 lease = lease_field(call.reservation_id) if call.reservation_id else b""
-                arguments += (b"%d" % call.at_ms, b"%d" % call.recipients, lease)
+                arguments += (b"%d" % call.at_ms, b"%d" % call.recipients, lease, b"%d" % call.upload_bytes)
             calls.append((1, arguments))
             told.append((key, len(sent), sum(call.recipients for call in sent)))
         if not calls:

@@ -5,6 +5,7 @@
 -- Returns 1 when given back, 0 when the reservation is not in flight (released, settled, forgotten).
 
 -- include words.lua
+-- include uploads.lua
 -- include windows.lua
 
 local state, lease = KEYS[1], ARGV[1]

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-DenialReason: TypeAlias = Literal["minute", "day", "in_flight", "paused"]
+DenialReason: TypeAlias = Literal["minute", "day", "in_flight", "paused", "upload"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One call and its recipients, taken from a mailbox's budgets; not ``counted`` when Redis could not be asked."""
+    """One call, its recipients and bytes to upload, taken from a mailbox's budgets.
+
+    Not ``counted`` when Redis could not be asked.
+    """
 
     id: str
     mailbox_key: str
     recipient_count: int
     granted_ms: int
     counted: bool = True
+    upload_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,4 +38,4 @@ class Denial:
 
 
 #: The reasons as the scripts say them.
-REASONS: dict[str, DenialReason] = {"minute": "minute", "day": "day", "in_flight": "in_flight", "paused": "paused"}
+REASONS: dict[str, DenialReason] = {reason: reason for reason in get_args(DenialReason)}

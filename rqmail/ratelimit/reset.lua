@@ -6,6 +6,7 @@
 -- Returns 1. Also heals a mailbox whose keys hold something else than ours.
 
 -- include words.lua
+-- include uploads.lua
 -- include windows.lua
 
 local state, now = KEYS[1], moment(ARGV[2])
@@ -19,6 +20,7 @@ disown_leases(state)
 start_over(w, ARGV[1] == '1' and ROLLING or FIXED)
 w.run = RUN
 redis.call('HSET', state, 'windows', pack_windows(w))
+redis.call('HDEL', state, 'uploads')
 redis.call('DEL', log_of(state), minute_key(mailbox, now), day_key(mailbox, now),
   minute_key(mailbox, now - MINUTE), day_key(mailbox, now - DAY))
 if redis.call('PTTL', state) < STATE_TTL then redis.call('PEXPIRE', state, STATE_TTL) end

@@ -12,6 +12,7 @@ Verb: TypeAlias = Literal[
     "check_and_reserve",
     "release",
     "settle",
+    "extend",
     "count_late",
     "pause",
     "back_off",

@@ -83,7 +83,9 @@ class Uncounted:
 
     def _count(self, reservation: Reservation) -> None:
         key, recipients = state_key(reservation.mailbox_key), b"%d" % reservation.recipient_count
-        self._server.run("count_late", key, lease_field(reservation.id), recipients, *self._encoding.now())
+        uploaded = (b"%d" % reservation.upload_bytes,) if reservation.upload_bytes else ()
+        now = self._encoding.now() or ((b"",) if uploaded else ())
+        self._server.run("count_late", key, lease_field(reservation.id), recipients, *now, *uploaded)
 
     def _give_back(self, reservation: Reservation) -> None:
         self._server.run("release", state_key(reservation.mailbox_key), lease_field(reservation.id))

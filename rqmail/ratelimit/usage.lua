@@ -7,10 +7,11 @@
 -- believed is known of it and it may not start empty, 'error <text>' when
 -- its keys hold something else than ours, else
 -- 'ok <moment> <bucket calls> <rolling calls> <bucket recipients> <rolling recipients> <in flight> <in flight allowed>
--- <when one recipient could pass> <the reason that ends then, or -> <paused until, or 0> <why paused>'; the rolling numbers
--- are 0 with fixed windows.
+-- <when one recipient could pass> <the reason that ends then, or -> <bytes uploaded> <when some of them count no more, or 0>
+-- <paused until, or 0> <why paused>'; the rolling numbers are 0 with fixed windows.
 
 -- include words.lua
+-- include uploads.lua
 -- include windows.lua
 
 local now = moment(ARGV[1])
@@ -28,7 +29,7 @@ end
 local function usage(state, limits)
   local per_minute, per_day, in_flight, lease_ms, rolling, may_start = struct.unpack(LIMITS, limits)
   local mailbox, filled = mailbox_of(state), rolling == 1 and ROLLING or FIXED
-  local kept = redis.call('HMGET', state, 'windows', 'pause')
+  local kept = redis.call('HMGET', state, 'windows', 'pause', 'uploads')
   local w = read_windows(kept[1])
   local minute, day = minute_key(mailbox, now), day_key(mailbox, now)
   local counters = redis.call('MGET', minute, day)
@@ -56,8 +57,12 @@ local function usage(state, limits)
   if addressed >= per_day then wait('day', (floor(now / DAY) + 1) * DAY) end
   if rolling == 1 and w.total >= per_day then wait('day', day_frees(state, w, slots, per_day - 1)) end
   local live = w.live > 0 and #leases_at(state, now, lease_ms) or 0
-  return string.format('ok %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %.0f %s', floor(now), calls, recent, addressed, w.total,
-    live, in_flight, free_at > now and math.ceil(free_at) or floor(now), reason, math.ceil(paused_until), why)
+  local uploads = read_uploads(kept[3], now)
+  local uploaded, frees = volume(uploads, 0), 0
+  if uploads[1] then frees = uploads[1][1] + UPLOAD_WINDOW end
+  return string.format('ok %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %.0f %.0f %.0f %s', floor(now), calls, recent, addressed, w.total,
+    live, in_flight, free_at > now and math.ceil(free_at) or floor(now), reason, uploaded, math.ceil(frees),
+    math.ceil(paused_until), why)
 end
 
 local answers = {}

@@ -28,6 +28,7 @@ class Usage:
     ``minute_rolling`` and ``day_rolling`` are ``None`` with fixed windows. ``next_free_ms`` is the earliest moment at
     which a message with one recipient could pass, requests in flight left aside: ``now_ms`` when that is now. Otherwise
     ``waits_for`` is what ends then.
+    ``uploads`` are the bytes that were uploaded and count still, and some of them count no more at ``uploads_free_ms``.
     ``known`` is false when Redis could not tell: then nothing is used, because the limiter lets everything through.
     """
 
@@ -40,6 +41,8 @@ class Usage:
     in_flight: WindowUsage
     next_free_ms: int
     waits_for: Literal["minute", "day", "in_flight", "paused"] | None = None
+    uploads: WindowUsage | None = None
+    uploads_free_ms: int | None = None
     paused_until_ms: int | None = None
     pause_reason: str | None = None
     pause_cause: PauseCause | None = None
@@ -59,13 +62,15 @@ class Usage:
 
 @dataclass(frozen=True)
 class Held:
-    """What still counts of one mailbox: calls of this minute and recipients of this day, each (ms since 1970, number).
+    """What still counts of one mailbox: calls of this minute, recipients of this day, uploaded bytes of five minutes.
 
+    Each is (ms since 1970, number); the window of an upload in flight begins in a time to come.
     Recipients are told at the begin of the slot they were counted in; with fixed windows all is told at this moment.
     """
 
     calls: tuple[tuple[int, int], ...] = ()
     recipients: tuple[tuple[int, int], ...] = ()
+    uploads: tuple[tuple[int, int], ...] = ()
 
 
 def _tighter(bucket: WindowUsage, rolling: WindowUsage | None) -> WindowUsage:

@@ -1,4 +1,4 @@
--- The words for what is counted and what is in flight; put after words.lua where a script says `include`.
+-- The words for what is counted and what is in flight; put after uploads.lua where a script says `include`.
 
 -- Forget what the rolling windows counted, not what is in flight; leases of an older generation give them nothing back.
 local function start_over(w, filled)
@@ -96,11 +96,13 @@ end
 -- One granted in a time to come is over: the clock stepped back, and nobody knows for how long it runs. With `grace_ms` those
 -- count as running that have been over for no longer.
 local function leases_at(state, now, lease_ms, grace_ms)
-  local fields, ends, over = redis.call('HGETALL', state), {}, {}
+  local fields, ends, over, _ = redis.call('HGETALL', state), {}, {}, nil
   for i = 1, #fields, 2 do
     if string.sub(fields[i], 1, 6) == 'lease:' then
-      local stop = struct.unpack('<d', fields[i + 1]) + lease_ms
-      if stop + (grace_ms or 0) > now and stop <= now + lease_ms + MINUTE then
+      local began, more = struct.unpack('<d', fields[i + 1]), 0
+      if #fields[i + 1] == EXTENDED_BYTES then _, _, _, _, began, more = struct.unpack(EXTENDED, fields[i + 1]) end
+      local stop = began + more + lease_ms
+      if stop + (grace_ms or 0) > now and began <= now + MINUTE then
         ends[#ends + 1] = stop
       else
         over[#over + 1] = fields[i]
@@ -116,7 +118,9 @@ local function disown_leases(state)
   local fields = redis.call('HGETALL', state)
   for i = 1, #fields, 2 do
     if string.sub(fields[i], 1, 6) == 'lease:' then
-      redis.call('HSET', state, fields[i], struct.pack(LEASE, struct.unpack('<d', fields[i + 1]), 0, 0, 0))
+      local granted, kept = struct.unpack('<d', fields[i + 1]), ''
+      if #fields[i + 1] == EXTENDED_BYTES then kept = string.sub(fields[i + 1], -16) end
+      redis.call('HSET', state, fields[i], struct.pack(LEASE, granted, 0, 0, 0) .. kept)
     end
   end
 end
@@ -176,6 +180,7 @@ local function give_back(state, w, lease, packed)
   local mailbox, log = mailbox_of(state), log_of(state)
   w.live = w.live - 1
   redis.call('HDEL', state, lease)
+  forget_upload(state, lease)
   if generation == 0 then return end
   take_back(minute_key(mailbox, granted), 1)
   take_back(day_key(mailbox, granted), recipients)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -33,7 +34,9 @@ class ScriptedLimiter:
         self.told = []
         self.ids = []
 
-    def check_and_reserve(self, mailbox_key, recipient_count, limits, reservation_id=None):
+    lease_seconds = 120.0
+
+    def check_and_reserve(self, mailbox_key, recipient_count, limits, reservation_id=None, *, upload_bytes=0):
         self.told.append(("reserve", mailbox_key, recipient_count, limits))
         self.ids.append(reservation_id)
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -213,3 +216,69 @@ def test_budget_running_out_while_waiting_ends_the_wait(mail):
     limiter = ScriptedLimiter(Denial("in_flight", 900), Denial("minute", 5))
     with pytest.raises(MailRateLimitExceededError):
         build(limiter, Inner()).send(mail)
+
+
+class Uploads:
+    """An upload on a slow line: range after range, each under the mail's hold; killed after so many of them."""
+
+    def __init__(self, clock, ranges, *, killed=False):
+        self.clock = clock
+        self.ranges = ranges
+        self.killed = killed
+        self.during = []
+
+    def send(self, mail):
+        for _ in range(self.ranges):
+            mail.hold(78)
+            self.clock.advance(timedelta(seconds=39))
+            for look in self.during:
+                look()
+        if self.killed:
+            raise ProcessKilledError
+        return Receipt(202, "r")
+
+
+class ProcessKilledError(BaseException):
+    pass
+
+
+@pytest.fixture
+def slow(redis_client, clock):
+    """Answers a mailer with one place in flight whose uploads take long, its limiter, and what the upload is."""
+
+    def build(ranges, **options):
+        uploads = Uploads(clock, ranges, **options)
+        limiter = MailRateLimiter(redis_client, clock=clock)
+        limits = RateLimits(in_flight=1, upload_bytes=100)
+        mailer = RateLimitedGraphMailer(
+            uploads, limiter, "a@b.example", limits, clock=lambda: clock().timestamp(), busy_wait_seconds=0
+        )
+        return mailer, uploads, lambda: limiter.check_and_reserve("a@b.example", 1, limits)
+
+    return build
+
+
+def test_an_upload_of_twenty_five_minutes_keeps_its_place_in_flight_until_it_is_done(mail, slow):
+    mailer, uploads, another = slow(ranges=40)
+    uploads.during.append(lambda: denied.append(another()))
+    denied = []
+
+    mailer.send(replace(mail, permit=Permit(lambda: None)))
+    assert [(one.reason) for one in denied] == ["in_flight"] * 40
+    assert isinstance(another(), Reservation)
+
+
+def test_a_worker_killed_in_the_middle_of_a_long_upload_frees_its_place_within_a_lease_and_one_range(
+    mail, slow, clock, monkeypatch
+):
+    mailer, _, another = slow(ranges=10, killed=True)
+    monkeypatch.setattr(MailRateLimiter, "settle", lambda *_, **__: None)  # nobody is left to tell it
+    monkeypatch.setattr(MailRateLimiter, "release", lambda *_: None)
+    with pytest.raises(ProcessKilledError):
+        mailer.send(replace(mail, permit=Permit(lambda: None)))
+
+    denial = another()
+    assert denial.reason == "in_flight"
+    assert denial.retry_after_ms <= (120 + 2 * 78) * 1000
+    clock.advance(timedelta(milliseconds=denial.retry_after_ms))
+    assert isinstance(another(), Reservation)

@@ -11,9 +11,9 @@ from rqmail.errors import MailRejectedError
 from rqmail.mailers.base import Mail, Receipt, wire_address
 from rqmail.mailers.graph.errors import error_for_answer
 from rqmail.mailers.graph.http import GraphHttp
-from rqmail.mailers.graph.message import encode_message, request_size
+from rqmail.mailers.graph.message import encode_message
 from rqmail.mailers.graph.size import LARGEST_REQUEST
-from rqmail.mailers.graph.upload import UploadingMailer
+from rqmail.mailers.graph.upload import UploadingMailer, uploads
 from rqmail.mailers.http.transport import slow_seconds
 
 
@@ -40,7 +40,7 @@ class MicrosoftGraphMailer:
 
     def send(self, mail: Mail) -> Receipt:
         """Send ``mail`` once; 202 is success whatever else the answer says."""
-        if mail.files and request_size(mail) > LARGEST_REQUEST:
+        if uploads(mail):
             return self._uploads.send(mail)
         body = encode_message(mail)
         if len(body) > LARGEST_REQUEST:

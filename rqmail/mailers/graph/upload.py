@@ -19,7 +19,14 @@ from rqmail.mailers.base import Mail, MailFile, Receipt, as_base64, wire_address
 from rqmail.mailers.graph.draft_calls import DraftCalls, UnansweredError, certain, document_of
 from rqmail.mailers.graph.http import GraphHttp
 from rqmail.mailers.graph.mailbox import GraphMailbox
-from rqmail.mailers.graph.message import UPLOAD_PROPERTY, attachment_of, attachment_size, encoded, message_of
+from rqmail.mailers.graph.message import (
+    UPLOAD_PROPERTY,
+    attachment_of,
+    attachment_size,
+    encoded,
+    message_of,
+    request_size,
+)
 from rqmail.mailers.graph.size import LARGEST_REQUEST
 from rqmail.mailers.graph.upload_session import FileUpload, count_files
 from rqmail.mailers.http.transport import slow_seconds
@@ -133,6 +140,15 @@ def fits_one_request(file: MailFile) -> bool:
     return attachment_size(file) <= LARGEST_REQUEST
 
 
-def upload_bytes(file: MailFile) -> int:
-    """Answer how many bytes a file is on its way into a draft."""
+def uploads(mail: Mail) -> bool:
+    """Say whether a mail does not fit one request and has files, so that these are uploaded to a draft."""
+    return bool(mail.files) and request_size(mail) > LARGEST_REQUEST
+
+
+def upload_volume(mail: Mail) -> int:
+    """Answer how many bytes of files a mail uploads: none for one that is sent in one request."""
+    return sum(_on_its_way(one) for one in mail.files) if uploads(mail) else 0
+
+
+def _on_its_way(file: MailFile) -> int:
     return as_base64(file.size) if fits_one_request(file) else file.size

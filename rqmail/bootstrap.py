@@ -476,6 +476,7 @@ def preload() -> None:
 
     needed = (ticks, token_store, vault, changes, dispatch, lanes, outcomes, recovery, retention, readiness)
     _ = (*needed, importing, factory, entra)
+    logs.prepare()
     MailJob.tick_moved = _keep_ticks
     with suppress(SettingsError):
         wired = Application(load_settings(), utc_now)

@@ -10,17 +10,17 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, BinaryIO, cast
 
-import structlog
 from uuid_utils import uuid7
 
 from rqmail.clock import Clock
 from rqmail.errors import InvalidInputError, NotFoundError, SettingsError
+from rqmail.logs import event_log
 from rqmail.models import attachments
 from rqmail.models.attachments import PIECE_BYTES, Kept
 from rqmail.models.base import AWAY_ERRORS
 from rqmail.models.content import AttachedFile
 
-log = structlog.get_logger()
+log = event_log()
 
 #: What no message refers to stays this long after it last came in: an import that was checked may be stored for seven
 #: days, and a clock may be wrong.

@@ -11,11 +11,10 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
+from functools import partial
 from types import TracebackType
 from typing import Any, TextIO
-
-import structlog
 
 from rqmail.text.scrubbing import scrubbed, scrubbed_event, scrubbed_field, without_addresses
 
@@ -25,8 +24,65 @@ _NAMING = frozenset({"mailboxKey", "messageUuid", "timestamp", "level"})
 _plain_record = logging.getLogRecordFactory()
 
 
+#: What sets structlog up once it is imported; ``None`` after that.
+_set_up: Callable[[], None] | None = None
+
+
+class EventLog:
+    """Writes events by structlog, which is imported with the first of them: most commands write none."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __getattr__(self, level: str) -> Any:
+        """Answer what writes an event of ``level``: ``info``, ``warning``, ``error``, ``exception``."""
+        prepare()
+        import structlog  # noqa: PLC0415
+
+        return getattr(structlog.get_logger(*self._names), level)
+
+
+def event_log(name: str | None = None) -> EventLog:
+    """Answer what a module writes its events with; a host's own logging knows it by ``name``."""
+    return EventLog(*([] if name is None else [name]))
+
+
+def prepare() -> None:
+    """Import structlog and set it up as was asked for: before a process forks, or with its first event."""
+    global _set_up  # noqa: PLW0603 - one log a process
+    import structlog.dev  # noqa: F401, PLC0415
+
+    set_up = _set_up
+    if set_up is not None:
+        set_up()
+        _set_up = None  # not before it is done: what another thread writes meanwhile is to be scrubbed as well
+
+
 def configure(log_format: str) -> None:
     """Send structlog's events to standard error in ``json`` or ``console`` form, and scrub whatever is logged."""
+    _when_imported(partial(_write_events, log_format))
+    logging.setLogRecordFactory(scrubbed_record)
+    sys.excepthook = _print_uncaught
+    threading.excepthook = _print_uncaught_in_thread
+    sys.unraisablehook = _print_unraisable
+    warnings.showwarning = _print_warning
+
+
+def configure_embedded() -> None:
+    """Hand structlog's events, scrubbed, to the logging of the process we are in, unless that one has set it up."""
+    _when_imported(_hand_over_events)
+
+
+def _when_imported(set_up: Callable[[], None]) -> None:
+    global _set_up  # noqa: PLW0603 - one log a process
+    _set_up = set_up
+    if "structlog" in sys.modules:
+        prepare()
+
+
+def _write_events(log_format: str) -> None:
+    import structlog  # noqa: PLC0415
+
     last: Any
     if log_format == "json":
         last = structlog.processors.JSONRenderer(ensure_ascii=False)
@@ -45,15 +101,11 @@ def configure(log_format: str) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.setLogRecordFactory(scrubbed_record)
-    sys.excepthook = _print_uncaught
-    threading.excepthook = _print_uncaught_in_thread
-    sys.unraisablehook = _print_unraisable
-    warnings.showwarning = _print_warning
 
 
-def configure_embedded() -> None:
-    """Hand structlog's events, scrubbed, to the logging of the process we are in, unless that one has set it up."""
+def _hand_over_events() -> None:
+    import structlog  # noqa: PLC0415
+
     if structlog.is_configured():
         return
     structlog.configure(

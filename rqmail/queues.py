@@ -12,7 +12,6 @@ from inspect import isfunction
 from typing import Any, ClassVar
 from uuid import uuid4
 
-import structlog
 from redis import Redis
 from redis.exceptions import ResponseError
 from rq import Queue, Worker
@@ -23,10 +22,11 @@ from rq.utils import as_text, str_to_date
 
 from rqmail.clock import Clock
 from rqmail.errors import JobRefusedError
+from rqmail.logs import event_log
 from rqmail.ratelimit.connections import DRIVER
 from rqmail.text.scrubbing import scrubbed, scrubbed_start, without_addresses
 
-log = structlog.get_logger()
+log = event_log()
 
 #: First in every worker's list; then mail a person waits for; then the rest.
 TICKS = "ticks"

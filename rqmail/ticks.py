@@ -6,11 +6,11 @@ import json
 import threading
 from dataclasses import dataclass
 
-import structlog
 from redis import Redis, RedisError
 from rq.job import JobStatus
 
 from rqmail.clock import Clock
+from rqmail.logs import event_log
 from rqmail.queues import (
     DISPATCH_JOB,
     DISPATCH_TICK,
@@ -24,7 +24,7 @@ from rqmail.queues import (
     MailJob,
 )
 
-log = structlog.get_logger()
+log = event_log()
 
 #: A tick that has not ended by then is taken for hung.
 _TICK_TIMEOUT_SECONDS = 120

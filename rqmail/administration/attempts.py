@@ -9,7 +9,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-import structlog
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage, RedisStorage
 from limits.strategies import FixedWindowRateLimiter, RateLimiter
@@ -17,8 +16,9 @@ from redis import RedisError
 
 from rqmail.administration.access import Access, Principal
 from rqmail.errors import RqmailError
+from rqmail.logs import event_log
 
-log = structlog.get_logger(__name__)
+log = event_log(__name__)
 
 #: Wrong tokens one address may bring in ten minutes before it is slowed.
 _ALLOWED = RateLimitItemPerMinute(10, 10)

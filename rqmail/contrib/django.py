@@ -13,7 +13,6 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
-import structlog
 from django.conf import settings
 from django.core.mail.backends.base import BaseEmailBackend
 from django.db import transaction
@@ -24,9 +23,10 @@ from rqmail.intake.addresses import parse_addresses
 from rqmail.intake.draft import Draft
 from rqmail.intake.relayed import relayed
 from rqmail.intake.senders import senders_at
+from rqmail.logs import event_log
 from rqmail.models.message import NewMessage
 
-log = structlog.get_logger(__name__)
+log = event_log(__name__)
 
 _UNKNOWN_TYPE = "application/octet-stream"
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-import structlog
-
 from rqmail.clock import Clock, to_epoch_ms
 from rqmail.delivery.rooms import Room, budget_key, keep_places, rooms_of
 from rqmail.delivery.senders import Sender, Senders
+from rqmail.logs import event_log
 from rqmail.metrics import Metrics
 from rqmail.models.backlog import Due, count_due, due, refused, unfinished
 from rqmail.models.base import retry_while_away, transaction
@@ -21,7 +20,7 @@ from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.pacing import Pacer, tighter
 
-log = structlog.get_logger()
+log = event_log()
 
 #: A tick holds the dispatch lock no longer than this, even when its process ends.
 _LOCK_SECONDS = 30

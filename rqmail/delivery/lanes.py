@@ -12,17 +12,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-import structlog
-
 from rqmail.clock import Clock, cpu_seconds, monotonic
 from rqmail.delivery.outcomes import Ending, MailProviderService
 from rqmail.delivery.senders import Senders
+from rqmail.logs import event_log
 from rqmail.models.backlog import queued
 from rqmail.models.base import retry_while_away
 from rqmail.models.contents import Contents, load_contents
 from rqmail.models.message import Message, Route
 
-log = structlog.get_logger()
+log = event_log()
 
 #: A job starts with so many lanes and gets as many more after each look that finds the process less busy than this:
 #: where calls take no time, more threads only take turns at one interpreter (8 lanes sent a third more than 32).

@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Protocol
 
-import structlog
-
 from rqmail.clock import Clock, monotonic
 from rqmail.content_store import ContentStore
 from rqmail.delivery.composing import UnreadableError, composed
@@ -30,6 +28,7 @@ from rqmail.errors import (
     MailTransientError,
     NotFoundError,
 )
+from rqmail.logs import event_log
 from rqmail.mailers.base import Mailer, Permit, Receipt
 from rqmail.models.base import AWAY_ERRORS, retry_while_away
 from rqmail.models.contents import Contents, load_contents
@@ -37,7 +36,7 @@ from rqmail.models.message import Attempt, Message
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.spread import compute_spread_ms
 
-log = structlog.get_logger()
+log = event_log()
 
 #: How long a mailbox is paused when the provider pushes back without saying how long: doubling from the first to the
 #: second, in milliseconds.

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
 
-import structlog
-
 from rqmail.clock import Clock, monotonic
 from rqmail.delivery.senders import Senders
 from rqmail.errors import MailError
+from rqmail.logs import event_log
 from rqmail.mailers.graph.copies import Copy, SentCopies
 from rqmail.models.base import pooled_connection
 from rqmail.models.mailbox import SentItems, SystemMailbox
 from rqmail.models.pruning import SentPruning, settled_before
 
-log = structlog.get_logger()
+log = event_log()
 
 #: Mailboxes pruned side by side, one call at a time each.
 _AT_ONCE = 8

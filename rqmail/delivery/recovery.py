@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, assert_never
 
-import structlog
-
 from rqmail.clock import Clock, monotonic
 from rqmail.delivery.outcomes import FIRST_LOOK
 from rqmail.delivery.senders import Senders
 from rqmail.errors import MailboxNotReadableError, MailboxNotWritableError, MailError, NotFoundError
+from rqmail.logs import event_log
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.models.backlog import overdue
 from rqmail.models.base import AWAY_ERRORS, pooled_connection
@@ -21,7 +20,7 @@ from rqmail.models.mailbox import Provider
 from rqmail.models.message import Event, Message, MessageStatus, Route
 from rqmail.queues import MailQueues
 
-log = structlog.get_logger()
+log = event_log()
 
 UnknownPolicy = Literal["hold", "resend", "assume-sent"]
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import structlog
-
 from rqmail.clock import Clock
 from rqmail.content_store import ContentStore
 from rqmail.errors import InvalidInputError
@@ -25,13 +23,14 @@ from rqmail.intake.content import (
 )
 from rqmail.intake.moments import check_moments, moment_of
 from rqmail.intake.recipients import Folded, recipients_of
+from rqmail.logs import event_log
 from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.content import Importance
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting, largest_message_bytes
 from rqmail.models.message import Message, NewMessage, Priority
 from rqmail.text.scrubbing import scrubbed, scrubbed_start
 
-log = structlog.get_logger()
+log = event_log()
 
 MAX_SUBJECT_LENGTH = 998
 #: Bytes of text and HTML together; Graph takes at most 4 MB a request, all wrapping included.

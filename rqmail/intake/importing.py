@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import IO, Any
 
-import structlog
 from uuid_utils import uuid7
 
 from rqmail.clock import Clock
@@ -27,13 +26,14 @@ from rqmail.intake.files import (
     Reading,
     RowError,
 )
+from rqmail.logs import event_log
 from rqmail.models import importing
 from rqmail.models.importing import ImportState, MessageImport
 from rqmail.models.message import NewMessage
 
 __all__ = ["Import", "ImportState", "Imports", "Recovered"]
 
-log = structlog.get_logger()
+log = event_log()
 
 #: A part holds so many rows at most, and so many characters: this long SQLite's only writer is taken, and so much is
 #: in memory.

@@ -13,7 +13,6 @@ from types import FrameType
 from typing import Any
 from uuid import uuid4
 
-import structlog
 from redis import Redis
 from redis.exceptions import RedisError
 from rq.exceptions import NoSuchJobError
@@ -21,11 +20,12 @@ from rq_scheduler import Scheduler
 
 from rqmail.bootstrap import Application, application
 from rqmail.errors import JobRefusedError
+from rqmail.logs import event_log
 from rqmail.processes import worker
 from rqmail.queues import MAIL_HIGH, TICKS, UNLOCK, MailJob
 from rqmail.ticks import Timetable
 
-log = structlog.get_logger()
+log = event_log()
 
 #: How often the loop looks for what is due; rq-scheduler counts whole seconds.
 _LOOP_SECONDS = 1.0

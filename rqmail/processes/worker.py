@@ -6,7 +6,6 @@ import signal
 from collections.abc import Sequence
 from types import FrameType
 
-import structlog
 from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import RedisError
@@ -15,9 +14,10 @@ from rq.exceptions import StopRequested
 from rq.serializers import JSONSerializer
 
 from rqmail.bootstrap import Application
+from rqmail.logs import event_log
 from rqmail.queues import WORKER_QUEUES, MailJob
 
-log = structlog.get_logger()
+log = event_log()
 
 #: How long to wait before asking an absent Redis again.
 _ASK_AGAIN_SECONDS = 1.0

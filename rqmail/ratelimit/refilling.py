@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import structlog
-
+from rqmail.logs import event_log
 from rqmail.ratelimit.encoding import Encoding, lease_field, state_key
 from rqmail.ratelimit.history import PastCall, SendHistory, condense, since_ms
 from rqmail.ratelimit.limits import RateLimits
@@ -14,7 +13,7 @@ from rqmail.ratelimit.server import Server, short
 #: The clocks of the server and of this machine are one when they are no further apart.
 _SAME_CLOCK_MS = 1_000
 
-log = structlog.get_logger("rqmail.ratelimit")
+log = event_log("rqmail.ratelimit")
 
 
 class Refilling:

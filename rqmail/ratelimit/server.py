@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from hashlib import sha1
 from typing import Any, TypeVar
 
-import structlog
 from redis import Redis
 from redis.exceptions import (
     AuthenticationError,
@@ -19,6 +18,7 @@ from redis.exceptions import (
     TimeoutError,
 )
 
+from rqmail.logs import event_log
 from rqmail.ratelimit.breaker import Breaker
 from rqmail.ratelimit.connections import Connections, KeptConnectionLostError
 from rqmail.ratelimit.scripts import Scripts, Verb, packed
@@ -33,7 +33,7 @@ _RUN_BITS = 52
 
 T = TypeVar("T")
 
-log = structlog.get_logger("rqmail.ratelimit")
+log = event_log("rqmail.ratelimit")
 
 
 class Server:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-import structlog
-
 from rqmail.errors import SettingsError
+from rqmail.logs import event_log
 
-log = structlog.get_logger(__name__)
+log = event_log(__name__)
 
 
 class Certificate:

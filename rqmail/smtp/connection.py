@@ -11,10 +11,11 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, cast
 
-import structlog
 from aiosmtpd.smtp import SMTP, Envelope, TLSSetupException
 
-log = structlog.get_logger(__name__)
+from rqmail.logs import event_log
+
+log = event_log(__name__)
 
 #: A client that sends nothing for so long, or less than a piece of a mail in it, is hung up on; so is one that has not
 #: signed in by then, whatever it sends.

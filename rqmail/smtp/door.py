@@ -11,7 +11,6 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import BinaryIO, TypeVar
 
-import structlog
 from aiosmtpd.smtp import AuthResult, Envelope, Session
 
 from rqmail.administration.access import Access, Principal, Scope
@@ -23,12 +22,13 @@ from rqmail.intake.eml.headers import in_one_line
 from rqmail.intake.idempotency import Repeatable, Submission
 from rqmail.intake.recipients import MAX_RECIPIENTS
 from rqmail.intake.relayed import Relayed, relayed
+from rqmail.logs import event_log
 from rqmail.models.base import AWAY_ERRORS
 from rqmail.smtp.connection import Connection
 from rqmail.smtp.senders import sender_of
 from rqmail.text.scrubbing import scrubbed_start
 
-log = structlog.get_logger(__name__)
+log = event_log(__name__)
 
 _T = TypeVar("_T")
 

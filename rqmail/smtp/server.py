@@ -9,17 +9,16 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import structlog
-
 from rqmail.administration.attempts import Attempts
 from rqmail.bootstrap import Application
 from rqmail.errors import SettingsError
+from rqmail.logs import event_log
 from rqmail.settings import is_loopback
 from rqmail.smtp.certificate import Certificate
 from rqmail.smtp.connection import Connection, Guests
 from rqmail.smtp.door import Door
 
-log = structlog.get_logger(__name__)
+log = event_log(__name__)
 
 _THREADS = 8
 _LOOK_SECONDS = 5.0

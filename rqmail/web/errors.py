@@ -5,7 +5,6 @@ from __future__ import annotations
 from http import HTTPStatus
 from urllib.parse import urlencode
 
-import structlog
 from flask import Flask, Response, jsonify, make_response, redirect, render_template, request, url_for
 from flask_wtf.csrf import CSRFError
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -16,11 +15,12 @@ from werkzeug.wrappers import Response as AnyResponse
 from rqmail.administration.access import Scope
 from rqmail.administration.fields import MAX_LIMIT
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError, RqmailError, SettingsError
+from rqmail.logs import event_log
 from rqmail.models.base import AWAY_ERRORS
 from rqmail.text.scrubbing import scrubbed
 from rqmail.web.context import for_programs
 
-log = structlog.get_logger(__name__)
+log = event_log(__name__)
 
 #: The fields whose error text is part of the contract, word for word.
 LIMIT_FIELDS = ("rateLimitPerMinute", "rateLimitRecipientsPerDay")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-import structlog
 import waitress
 
 from rqmail.bootstrap import Application
+from rqmail.logs import event_log
 from rqmail.settings import is_loopback
 from rqmail.web import channels
 from rqmail.web.app import create_app
 from rqmail.web.uploads import most_read
 
-log = structlog.get_logger(__name__)
+log = event_log(__name__)
 
 _THREADS = 8
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-import structlog
 from flask import Blueprint, has_request_context, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from rqmail.administration.attempts import TooManyAttemptsError
+from rqmail.logs import event_log
 from rqmail.web import auth
 from rqmail.web.context import application, attempts
 
-log = structlog.get_logger(__name__)
+log = event_log(__name__)
 
 blueprint = Blueprint("sessions", __name__)
 

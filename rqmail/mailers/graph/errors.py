@@ -10,8 +10,6 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-import structlog
-
 from rqmail.errors import (
     MailAuthError,
     MailboxUnavailableError,
@@ -22,11 +20,12 @@ from rqmail.errors import (
     MailTransientError,
     PauseCause,
 )
+from rqmail.logs import event_log
 from rqmail.mailers.http.provider_text import one_line
 from rqmail.mailers.http.retry_after import parse_retry_after
 from rqmail.text.scrubbing import scrubbed_start
 
-log = structlog.get_logger(__name__)
+log = event_log(__name__)
 
 #: No more of a body is looked at: an error of Graph's fits in one or two kilobytes.
 _PREFIX_BYTES = 64 * 1024

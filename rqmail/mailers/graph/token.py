@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-import structlog
-
 from rqmail.clock import Clock, to_epoch_ms, utc_now
 from rqmail.errors import MailError, MailThrottledError
+from rqmail.logs import event_log
 from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.http.per_process import PerProcess
 from rqmail.text.scrubbing import keep_passing_secret
 
-log = structlog.get_logger(__name__)
+log = event_log(__name__)
 
 #: A token is not used any more this long before its end, for requests that are on their way then.
 _MARGIN_SECONDS = 60.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-import structlog
-
 from rqmail.clock import Clock
 from rqmail.errors import (
     MailboxUnavailableError,
@@ -15,6 +13,7 @@ from rqmail.errors import (
     MailThrottledError,
     MailTransientError,
 )
+from rqmail.logs import event_log
 from rqmail.mailers.base import MailFile
 from rqmail.mailers.graph.draft_calls import DraftCalls, certain, document_of
 from rqmail.mailers.graph.errors import error_for_answer
@@ -24,7 +23,7 @@ from rqmail.mailers.graph.size import RANGE_BYTES
 from rqmail.mailers.http.transport import Answer, slow_seconds
 from rqmail.settings import LOOPBACK_HOSTS
 
-log = structlog.get_logger(__name__)
+log = event_log(__name__)
 
 #: The session is not known, or not any more: the file has to be begun again, unless it has arrived.
 _SESSION_GONE = frozenset({401, 403, 404, 410})

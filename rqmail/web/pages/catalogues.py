@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import structlog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
-log = structlog.get_logger(__name__)
+from rqmail.logs import event_log
+
+log = event_log(__name__)
 
 
 def compiled(folder: Path) -> list[str]:

@@ -13,7 +13,8 @@ from rq.serializers import JSONSerializer
 
 from bench.system import System
 from rqmail.bootstrap import Application, set_mail_rate_limiter_for_tests
-from rqmail.queues import MAIL, MAIL_HIGH, MailJob
+from rqmail.queue_state import MAIL, MAIL_HIGH
+from rqmail.queues import MailJob
 from rqmail.ratelimit.limiter import Denial, MailRateLimiter, Reservation
 from rqmail.ratelimit.limits import RateLimits
 

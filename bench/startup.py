@@ -20,7 +20,8 @@ from bench.progress import tell
 from bench.rounds import in_turns
 from bench.row import Row
 from bench.system import System, end, system
-from rqmail.queues import JOB_CLASS, WORKER_QUEUES
+from rqmail.queue_state import WORKER_QUEUES
+from rqmail.queues import JOB_CLASS
 
 NAME = "startup"
 _RQMAIL = (sys.executable, "-m", "rqmail.cli")

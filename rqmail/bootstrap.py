@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rqmail.intake.idempotency import Submission
     from rqmail.intake.importing import Imports
     from rqmail.metrics import Metrics
+    from rqmail.queue_state import QueueState
     from rqmail.queues import MailJob, MailQueues
     from rqmail.ratelimit.limiter import MailRateLimiter
     from rqmail.ratelimit.limits import RateLimits
@@ -161,6 +162,13 @@ class Application:
         return MailQueues(
             self.redis, self.clock, poll_seconds=self.settings.poll_seconds, job_timeout_seconds=round(timeout)
         )
+
+    @_Part
+    def queue_state(self) -> QueueState:
+        """What carries the mail, without RQ."""
+        from rqmail.queue_state import QueueState
+
+        return QueueState(self.redis, self.clock, self.settings.poll_seconds)
 
     @_Part
     def timetable(self) -> Timetable:
@@ -363,7 +371,9 @@ class Application:
         """What looks at everything mail needs, and says what to do about what is missing."""
         from rqmail.administration.checkup import Checkup
 
-        return Checkup(self.settings, self.limiter, self.queues, self.mailboxes, self.tenants, self.checks, self.clock)
+        return Checkup(
+            self.settings, self.limiter, self.queue_state, self.mailboxes, self.tenants, self.checks, self.clock
+        )
 
     @_Part
     def overview(self) -> Overview:
@@ -372,7 +382,7 @@ class Application:
 
         return Overview(
             self.limiter,
-            self.queues,
+            self.queue_state,
             self.clock,
             self._default_limits,
             pacing=self.settings.pacing,
@@ -404,7 +414,7 @@ class Application:
         """Whether mail that is handed in now will go out."""
         from rqmail.insight.readiness import Readiness
 
-        return Readiness(self.limiter, self.queues, self.clock)
+        return Readiness(self.limiter, self.queue_state, self.clock)
 
     @_Part
     def access(self) -> Access:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from importlib import import_module
 from inspect import isfunction
 from typing import Any, ClassVar
@@ -14,25 +13,20 @@ from uuid import uuid4
 
 from redis import Redis
 from redis.exceptions import ResponseError
-from rq import Queue, Worker
+from rq import Queue
 from rq.exceptions import NoSuchJobError
 from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
-from rq.utils import as_text, str_to_date
+from rq.utils import str_to_date
 
 from rqmail.clock import Clock
 from rqmail.errors import JobRefusedError
 from rqmail.logs import event_log
+from rqmail.queue_state import LAST_TICK, MAIL, MAIL_HIGH, TICK_PREFIX, TICKS, WORKER_QUEUES, QueueState
 from rqmail.ratelimit.connections import DRIVER
 from rqmail.text.scrubbing import scrubbed, scrubbed_start, without_addresses
 
 log = event_log()
-
-#: First in every worker's list; then mail a person waits for; then the rest.
-TICKS = "ticks"
-MAIL_HIGH = "mail-high"
-MAIL = "mail"
-WORKER_QUEUES = (TICKS, MAIL_HIGH, MAIL)
 
 #: What RQ's own commands take as ``-j``.
 JOB_CLASS = "rqmail.queues.MailJob"
@@ -52,24 +46,6 @@ _JOB = re.compile(r"jobs\.mail\.([a-z][a-z0-9_]*)")
 #: live job for dead does no harm, for a message put back and claimed again is begun by one of the two jobs only.
 _BEGINS_WITHIN = timedelta(seconds=30)
 
-#: rq-scheduler's sorted set: the id of every scheduled job, by the second at which it is due.
-SCHEDULE = "rq:scheduler:scheduled_jobs"
-
-#: How the ids of ticks begin, and the tick that dispatches; whoever keeps the ticks coming moves it on at each poll.
-TICK_PREFIX = "rqmail-tick-"
-DISPATCH_TICK = f"{TICK_PREFIX}dispatch"
-
-#: Ticks are late after this long, or after this many polls where those take longer.
-_LATE = timedelta(seconds=10)
-_LATE_POLLS = 3
-
-#: A worker that ran a job of ours within this time is alive, whether or not RQ's own list knows it.
-_AT_WORK = timedelta(seconds=60)
-
-#: A hash: ``worker|queue`` → the second in which that worker last began a job from that queue.
-_WORKING = "rqmail:working"
-
-_LAST_TICK = "rqmail:last-tick"
 _NUDGE = "rqmail:nudge"
 _DISPATCHING = "rqmail:dispatching"
 
@@ -165,23 +141,11 @@ class MailJob(Job):
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerState:
-    """One RQ worker as it last reported itself."""
-
-    name: str
-    state: str
-    queues: tuple[str, ...]
-    last_heartbeat: datetime | None
-
-
-class MailQueues:
+class MailQueues(QueueState):
     """Pushes message ids to workers and answers whether they are still on their way."""
 
     def __init__(self, redis: Redis, clock: Clock, *, poll_seconds: int, job_timeout_seconds: int) -> None:
-        self._redis = redis
-        self._clock = clock
-        self._poll_seconds = poll_seconds
+        super().__init__(redis, clock, poll_seconds)
         self._job_timeout_seconds = job_timeout_seconds
         self._queues = {
             name: Queue(name, connection=redis, job_class=MailJob, serializer=JSONSerializer) for name in WORKER_QUEUES
@@ -245,74 +209,6 @@ class MailQueues:
         """Let others dispatch, and remember that a tick came to its end now, if it ``worked``."""
         pipe = self._redis.pipeline(transaction=False)
         if worked:
-            pipe.set(_LAST_TICK, str(self._clock().timestamp()), ex=86_400)
+            pipe.set(LAST_TICK, str(self._clock().timestamp()), ex=86_400)
         pipe.eval(UNLOCK, 1, _DISPATCHING, token)
         pipe.execute()
-
-    def last_tick(self) -> datetime | None:
-        """Say when a dispatch last came to its end, if that was within a day."""
-        raw = self._redis.get(_LAST_TICK)
-        try:
-            return None if raw is None else datetime.fromtimestamp(float(raw), UTC)
-        except (ValueError, OverflowError):  # whatever was written there, it is no moment
-            return None
-
-    def dispatch_due_on(self) -> datetime | None:
-        """Say when the next dispatch is due, past where nobody queues what is due; ``None``: it is not scheduled."""
-        due = self._redis.zscore(SCHEDULE, DISPATCH_TICK)
-        # rq-scheduler counts whole seconds: it is due by the end of that one.
-        return None if due is None else datetime.fromtimestamp(float(due) + 1, UTC)
-
-    @property
-    def late_after(self) -> timedelta:
-        """How old a dispatch may be before the ticks are called late."""
-        return max(_LATE, _LATE_POLLS * timedelta(seconds=self._poll_seconds))
-
-    def depth(self) -> dict[str, int]:
-        """Count the jobs waiting in each queue."""
-        return {name: queue.count for name, queue in self._queues.items()}
-
-    def note_at_work(self, worker: str, queue: str, *, tick_id: str | None = None) -> None:
-        """Remember that ``worker`` begins a job from ``queue`` now, where an emptied Redis forgot that it is there.
-
-        Further copies of a tick are taken out of the queues: one that was missed five times runs once.
-        """
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.sismember(Worker.redis_workers_keys, f"{Worker.redis_worker_namespace_prefix}{worker}")
-        if tick_id is not None:
-            for each in self._queues.values():
-                pipe.lrem(each.key, 0, tick_id)
-        if pipe.execute()[0]:
-            return
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.hset(_WORKING, f"{worker}|{queue}", str(int(self._clock().timestamp())))
-        pipe.expire(_WORKING, _AT_WORK)
-        pipe.execute()
-
-    def workers(self) -> list[WorkerState]:
-        """List the workers that listen on our queues: those RQ knows, and those that were at work within a minute."""
-        known = [
-            WorkerState(w.name, w.get_state(), tuple(w.queue_names()), w.last_heartbeat)
-            for w in Worker.all(connection=self._redis, job_class=MailJob, serializer=JSONSerializer)
-            if w.queue_names()
-        ]
-        names = {worker.name for worker in known}
-        ours = set(WORKER_QUEUES)
-        return [w for w in known if ours & set(w.queues)] + [w for w in self._at_work() if w.name not in names]
-
-    def _at_work(self) -> list[WorkerState]:
-        """List who was at work lately, by the queues it was seen on; what is older is forgotten."""
-        seen: dict[str, dict[str, datetime]] = {}
-        for field, raw in self._redis.hgetall(_WORKING).items():
-            worker, _, queue = as_text(field).rpartition("|")
-            at = datetime.fromtimestamp(int(raw), UTC) if raw.isdigit() else None
-            if at is None or self._clock() - at > _AT_WORK:
-                self._redis.hdel(_WORKING, field)
-            else:
-                seen.setdefault(worker, {})[queue] = at
-        return [
-            WorkerState(
-                worker, "working", tuple(name for name in WORKER_QUEUES if name in queues), max(queues.values())
-            )
-            for worker, queues in seen.items()
-        ]

@@ -10,7 +10,8 @@ import click
 
 from rqmail import logs
 from rqmail.errors import SettingsError
-from rqmail.queues import JOB_CLASS, WORKER_QUEUES
+from rqmail.queue_state import WORKER_QUEUES
+from rqmail.queues import JOB_CLASS
 from rqmail.settings import Settings, load_settings
 from rqmail.text.scrubbing import keep_secret
 

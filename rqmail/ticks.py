@@ -11,18 +11,8 @@ from rq.job import JobStatus
 
 from rqmail.clock import Clock
 from rqmail.logs import event_log
-from rqmail.queues import (
-    DISPATCH_JOB,
-    DISPATCH_TICK,
-    MAIL,
-    PRUNE_JOB,
-    PURGE_JOB,
-    RECOVER_JOB,
-    SCHEDULE,
-    TICK_PREFIX,
-    TICKS,
-    MailJob,
-)
+from rqmail.queue_state import DISPATCH_TICK, MAIL, SCHEDULE, TICK_PREFIX, TICKS
+from rqmail.queues import DISPATCH_JOB, PRUNE_JOB, PURGE_JOB, RECOVER_JOB, MailJob
 
 log = event_log()
 

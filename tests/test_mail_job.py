@@ -16,7 +16,8 @@ from rq.job import Job
 from rq.serializers import DefaultSerializer, JSONSerializer
 
 import jobs.mail
-from rqmail.queues import MAIL, SEND_JOB, MailJob
+from rqmail.queue_state import MAIL
+from rqmail.queues import SEND_JOB, MailJob
 
 RAN: list[object] = []
 

@@ -11,7 +11,8 @@ from redis import Redis
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
 
-from rqmail.queues import DISPATCH_JOB, MAIL, MAIL_HIGH, SEND_JOB, TICKS, WORKER_QUEUES, MailJob, MailQueues
+from rqmail.queue_state import MAIL, MAIL_HIGH, TICKS, WORKER_QUEUES
+from rqmail.queues import DISPATCH_JOB, SEND_JOB, MailJob, MailQueues
 from support.clock import START
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rqmail.queues import JOB_CLASS, TICKS, MailJob, MailQueues
+from rqmail.queue_state import TICKS
+from rqmail.queues import JOB_CLASS, MailJob, MailQueues
 from rqmail.settings import PREFIX
 
 

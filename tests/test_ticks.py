@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from rqmail.queues import DISPATCH_TICK, MailJob
+from rqmail.queue_state import DISPATCH_TICK
+from rqmail.queues import MailJob
 from rqmail.ticks import SCHEDULE, Timetable
 from support.clock import START
 

@@ -14,6 +14,12 @@ from rqmail.insight.jsonable import as_json
 from rqmail.models.access import AuditEntry
 from rqmail.models.base import pooled_connection, transaction
 
+#: Under this name is written down what happened by itself, when its time had come.
+BY_ITSELF = "rqmail"
+
+#: Under this name is written down what was done on the command line.
+COMMAND_LINE = "command line"
+
 
 @dataclass(slots=True)
 class Change:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from rqmail.administration import messages
 from rqmail.administration.access import Access, TokenView
-from rqmail.administration.audit import Audit
+from rqmail.administration.audit import BY_ITSELF, Audit
 from rqmail.administration.mailboxes import Mailboxes, MailboxView
 from rqmail.administration.messages import BulkActionName, Decision, Filter, MessageView
 from rqmail.administration.tenants import Tenants, TenantView
@@ -20,12 +20,6 @@ from rqmail.insight.overview import Overview
 from rqmail.intake.importing import Imports
 from rqmail.models import counts
 from rqmail.models.message import MessageStatus
-
-#: Under this name is written down what happened by itself, when its time had come.
-BY_ITSELF = "rqmail"
-
-#: Under this name is written down what was done on the command line.
-COMMAND_LINE = "command line"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,39 +6,18 @@ import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Literal
+from dataclasses import asdict
 
 from rqmail.clock import Clock, monotonic
 from rqmail.delivery.senders import Sender, Senders
 from rqmail.errors import RqmailError
+from rqmail.insight.checked import CheckView, view_of
 from rqmail.mailers.base import Checked
 from rqmail.mailers.checking import SenderChecker
-from rqmail.models.base import pooled_connection, transaction
+from rqmail.models.base import transaction
 from rqmail.models.mailbox import SenderCheck
 
 _AT_ONCE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class CheckView:
-    """What the provider said about a sender, and when; ``None`` is what could not be told."""
-
-    checked_on: datetime
-    outcome: Literal["answered", "not-known", "away", "unconfigured"]
-    exists: bool | None
-    may_send: bool | None
-    may_read: bool | None
-    may_write: bool | None
-    problem: str | None
-
-    @property
-    def level(self) -> Literal["ok", "warning", "error"]:
-        """How bad it is: an error is a sender that cannot send."""
-        if self.exists is False or self.may_send is False:
-            return "error"
-        return "ok" if self.outcome == "answered" and self.may_read is not False else "warning"
 
 
 class Checks:
@@ -97,17 +76,6 @@ class Checks:
             return None
         return self._keep(sender, answer)
 
-    def last(self, sender: str) -> CheckView | None:
-        """Answer what was said when the sender was last checked; ``None`` if it never was."""
-        with pooled_connection():
-            row = SenderCheck.get_or_none(SenderCheck.sender == sender)
-        return None if row is None else _view(row)
-
-    def all(self) -> dict[str, CheckView]:
-        """Answer the last check of every sender that was ever checked."""
-        with pooled_connection():
-            return {row.sender: _view(row) for row in SenderCheck.select()}
-
     def forget(self, sender: str) -> None:
         """Forget what was said about a sender that has gone or is another one by now."""
         with transaction():
@@ -126,10 +94,4 @@ class Checks:
         with transaction():
             kept = [SenderCheck._meta.fields[name] for name in row if name != "sender"]
             SenderCheck.insert(**row).on_conflict(conflict_target=[SenderCheck.sender], preserve=kept).execute()
-        return _view(SenderCheck(**row))
-
-
-def _view(row: SenderCheck) -> CheckView:
-    return CheckView(
-        row.checked_on, row.outcome, row.exists_there, row.may_send, row.may_read, row.may_write, row.problem
-    )
+        return view_of(SenderCheck(**row))

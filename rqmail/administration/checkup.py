@@ -9,16 +9,18 @@ from datetime import datetime
 from typing import Literal
 from urllib.parse import urlsplit
 
-from rqmail.administration.checks import Checks, CheckView
+from rqmail.administration.checks import Checks
 from rqmail.administration.mailboxes import Mailboxes
 from rqmail.administration.tenants import Tenants
 from rqmail.clock import Clock
 from rqmail.errors import told
+from rqmail.insight.checked import CheckView, last_checks
 from rqmail.insight.explaining import stopped
 from rqmail.insight.readiness import machinery_of
 from rqmail.insight.standing import Sentence
 from rqmail.models.migrate import pending
-from rqmail.queues import JOB_CLASS, MAIL, MAIL_HIGH, MailQueues
+from rqmail.queue_state import MAIL, MAIL_HIGH, QueueState
+from rqmail.queues import JOB_CLASS
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.settings import Settings
 
@@ -78,7 +80,7 @@ class Checkup:
         self,
         settings: Settings,
         limiter: MailRateLimiter,
-        queues: MailQueues,
+        queues: QueueState,
         mailboxes: Mailboxes,
         tenants: Tenants,
         checks: Checks,
@@ -110,7 +112,7 @@ class Checkup:
     def senders(self) -> SendersFound:
         """Tell what the providers said about each sender when they were last asked."""
         names = [*self._named_mailboxes(), *self._named_tenants()]
-        last = self._checks.all()
+        last = last_checks()
         known = {name: last[name] for name in names if name in last}
         since = min((check.checked_on for check in known.values()), default=None)
         return SendersFound([_about(name, check) for name, check in known.items()], len(names) - len(known), since)
@@ -118,7 +120,7 @@ class Checkup:
     def ask(self, within: float) -> Asked:
         """Ask the providers about senders for so many seconds, first about those not asked for longest."""
         names = [*self._named_mailboxes(), *self._named_tenants()]
-        last = self._checks.all()
+        last = last_checks()
         names.sort(key=lambda name: (name in last, last[name].checked_on if name in last else self._clock()))
         answered = self._checks.check_all(names, within=within)
         return Asked(len(answered), len(names) - len(answered))

@@ -14,7 +14,7 @@ from typing import IO, Any
 import click
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from rqmail.administration.changes import COMMAND_LINE
+from rqmail.administration.audit import COMMAND_LINE
 from rqmail.bootstrap import application
 from rqmail.cli.errors import WRONG_USAGE
 from rqmail.cli.parameters import sender, sender_options

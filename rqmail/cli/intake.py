@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from rqmail.administration.changes import COMMAND_LINE
+from rqmail.administration.audit import COMMAND_LINE
 from rqmail.bootstrap import application
 from rqmail.cli.content import content_options, fields_of, refuse_beside_eml, tell_notices
 from rqmail.cli.parameters import TextFile, sender, sender_options

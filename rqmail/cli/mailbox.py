@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rqmail.administration.changes import COMMAND_LINE, Changes
+from rqmail.administration.audit import COMMAND_LINE
 from rqmail.administration.fields import MAX_PRUNE_DAYS
 from rqmail.administration.mailboxes import MailboxView
 from rqmail.bootstrap import application
 from rqmail.cli.checking import check_senders
 from rqmail.cli.parameters import Duration, Limit, Until
 from rqmail.cli.printing import (
+    checked_word,
     json_option,
-    last_check,
     no_check_option,
     print_json,
     print_table,
@@ -23,10 +23,14 @@ from rqmail.cli.printing import (
     warn_of_check,
     warn_of_left_behind,
 )
+from rqmail.insight.checked import last_check, last_checks
 from rqmail.insight.jsonable import as_json
 from rqmail.models.mailbox import SentItems
 from rqmail.ratelimit.limits import above_exchange
 from rqmail.terminal.tables import moment, plain, table
+
+if TYPE_CHECKING:  # it brings the mailers with it, which looking does not need
+    from rqmail.administration.changes import Changes
 
 _FIELDS = {
     "per_minute": "rate_limit_per_minute",
@@ -70,7 +74,7 @@ def mailbox() -> None:
 def list_(*, json_: bool) -> None:
     """List the mailboxes and their limits; `rqmail status` shows what is used of them."""
     app = application()
-    views, checks = app.mailboxes.all(), app.checks.all()
+    views, checks = app.mailboxes.all(), last_checks()
     if json_:
         print_json([as_json(view) | {"check": as_json(checks.get(f"mailbox:{view.key}"))} for view in views])
         return
@@ -93,7 +97,7 @@ def list_(*, json_: bool) -> None:
             _limit(view.rate_limit_per_minute, defaults.per_minute),
             _limit(view.rate_limit_recipients_per_day, defaults.recipients_per_day),
             plain(f"{moment(view.paused_until, app.clock())}: {view.pause_reason}" if view.paused_until else ""),
-            last_check(checks, f"mailbox:{view.key}"),
+            checked_word(checks, f"mailbox:{view.key}"),
         )
     print_table(shown, "No mailbox yet: add one with `rqmail mailbox add KEY --address ADDRESS`.")
 
@@ -276,8 +280,8 @@ def _limit(own: int | None, default: int) -> str:
 
 def _saved(view: MailboxView, text: str, *, is_another: bool, ask: bool, json_: bool) -> None:
     """Tell what was saved and, where it ``is_another`` mailbox by now, what Microsoft says about it."""
-    checks, sender = application().checks, f"mailbox:{view.key}"
-    found = checks.check_saved(sender, ask=ask) if is_another else checks.last(sender)
+    sender = f"mailbox:{view.key}"
+    found = application().checks.check_saved(sender, ask=ask) if is_another else last_check(sender)
     _done(as_json(view) | {"check": as_json(found)}, text, json_=json_)
     _warn_above_exchange(view)
     if is_another:

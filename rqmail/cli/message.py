@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from rqmail.administration import messages
-from rqmail.administration.changes import COMMAND_LINE, Changes
+from rqmail.administration.audit import COMMAND_LINE
 from rqmail.administration.export import as_csv
 from rqmail.administration.messages import BulkActionName, Filter, MessageLine, MessageView
 from rqmail.bootstrap import application
@@ -22,6 +22,9 @@ from rqmail.intake.draft import require_sender
 from rqmail.models.message import MessageStatus
 from rqmail.terminal.tables import moment, plain, table
 from rqmail.text.counting import counted
+
+if TYPE_CHECKING:  # it brings the mailers with it, which looking does not need
+    from rqmail.administration.changes import Changes
 
 _STATES = click.Choice(
     ["SCHEDULED", "QUEUED", "SENDING", "SENT", "ERROR", "UNKNOWN", "CANCELLED", "EXPIRED"], case_sensitive=False
@@ -128,7 +131,7 @@ def cancel(ids: tuple[str, ...], *, all_: bool, dry_run: bool, json_: bool, **wa
         ids,
         "cancelled",
         "cancel",
-        one=Changes.cancel_message,
+        one=lambda changes, message_id: changes.cancel_message(message_id),
         wanted=wanted,
         all_=all_,
         dry_run=dry_run,
@@ -153,7 +156,7 @@ def requeue(ids: tuple[str, ...], *, all_: bool, dry_run: bool, yes: bool, json_
         ids,
         "scheduled again",
         "requeue",
-        one=Changes.requeue_message,
+        one=lambda changes, message_id: changes.requeue_message(message_id),
         wanted=wanted,
         all_=all_,
         dry_run=dry_run,

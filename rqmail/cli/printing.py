@@ -11,12 +11,11 @@ import click
 from rqmail.clock import utc_now
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.standing import SenderStatus
-from rqmail.terminal.board import denied
-from rqmail.terminal.tables import FittingTable, console, moment, plain
+from rqmail.terminal.tables import FittingTable, console, denied, moment, plain
 
 if TYPE_CHECKING:  # what changes things brings the mailers with it, which most commands never need
     from rqmail.administration.changes import LeftBehind
-    from rqmail.administration.checks import CheckView
+    from rqmail.insight.checked import CheckView
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -55,7 +54,7 @@ def show_check(check: CheckView) -> None:
         out.print(plain(f"{check.level}: {check.problem}"))
 
 
-def last_check(checks: Mapping[str, CheckView], sender: str) -> str:
+def checked_word(checks: Mapping[str, CheckView], sender: str) -> str:
     """Say in one word what the last check of a sender found; nothing where there was none."""
     return checks[sender].level if sender in checks else ""
 

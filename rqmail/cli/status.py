@@ -1,17 +1,17 @@
 """Looking at the whole: ``status`` once or every few seconds, ``top`` live."""
 
+# What draws is imported when something is drawn: a program that asks for JSON waits for none of it.
+# ruff: noqa: PLC0415
+
 from __future__ import annotations
 
 import time
 
 import click
-from rich.live import Live
 
 from rqmail.bootstrap import application
 from rqmail.cli.errors import FAILED
 from rqmail.cli.printing import json_option, print_json, show_standing
-from rqmail.terminal.board import board
-from rqmail.terminal.tables import console
 
 
 @click.command(epilog="Example: rqmail status -i 5")
@@ -30,6 +30,9 @@ def status(interval: float | None, *, json_: bool) -> None:
         if json_:
             print_json(now, one_line=interval is not None)
         else:
+            from rqmail.terminal.board import board
+            from rqmail.terminal.tables import console
+
             out = console()
             if interval is not None and out.is_terminal:
                 out.clear()
@@ -45,6 +48,11 @@ def status(interval: float | None, *, json_: bool) -> None:
 @click.option("-i", "--interval", type=click.FloatRange(min=0.2), default=1.0, show_default=True, metavar="SEC")
 def top(interval: float) -> None:
     """Watch it live, until Ctrl-C."""
+    from rich.live import Live
+
+    from rqmail.terminal.board import board
+    from rqmail.terminal.tables import console
+
     overview = application().overview
     out = console()
     with Live(board(overview.status()), console=out, screen=out.is_terminal, auto_refresh=False) as live:

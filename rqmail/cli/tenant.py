@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from rqmail.administration.changes import COMMAND_LINE
+from rqmail.administration.audit import COMMAND_LINE
 from rqmail.administration.tenants import TenantView
 from rqmail.bootstrap import application
 from rqmail.cli.checking import check_senders
 from rqmail.cli.parameters import Duration, secret_from
 from rqmail.cli.printing import (
+    checked_word,
     json_option,
-    last_check,
     no_check_option,
     print_json,
     print_table,
@@ -22,6 +22,7 @@ from rqmail.cli.printing import (
     warn_of_check,
     warn_of_left_behind,
 )
+from rqmail.insight.checked import last_checks
 from rqmail.insight.jsonable import as_json
 from rqmail.terminal.tables import plain, table
 
@@ -55,7 +56,7 @@ def tenant() -> None:
 @json_option
 def list_(*, json_: bool) -> None:
     """List the tenants; secrets only as set or not."""
-    views, checks = application().tenants.all(), application().checks.all()
+    views, checks = application().tenants.all(), last_checks()
     if json_:
         print_json([as_json(view) | {"check": as_json(checks.get(f"tenant:{view.key}"))} for view in views])
         return
@@ -72,7 +73,7 @@ def list_(*, json_: bool) -> None:
     for view in views:
         has_secret = view.has_sendgrid_api_key if view.provider == "sendgrid" else view.has_graph_client_secret
         address = view.sendgrid_from if view.provider == "sendgrid" else view.address
-        secret, check = "set" if has_secret else "", last_check(checks, f"tenant:{view.key}")
+        secret, check = "set" if has_secret else "", checked_word(checks, f"tenant:{view.key}")
         shown.add_row(view.key, view.provider, plain(address), plain(view.graph_client_id), secret, check)
     print_table(shown, "No tenant yet: add one with `rqmail tenant add KEY --provider PROVIDER`.")
 

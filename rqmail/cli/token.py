@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from rqmail.administration.access import Scope
-from rqmail.administration.changes import COMMAND_LINE
+from rqmail.administration.audit import COMMAND_LINE
 from rqmail.bootstrap import application
 from rqmail.cli.parameters import Duration
 from rqmail.cli.printing import json_option, print_json, print_table

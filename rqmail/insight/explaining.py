@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from rqmail.insight.standing import Budget, Machinery, Pause, Problem, SenderStatus, Sentence, pause_end
 from rqmail.models.counts import SenderCounts
-from rqmail.queues import MAIL, MAIL_HIGH
+from rqmail.queue_state import MAIL, MAIL_HIGH
 from rqmail.text.counting import counted
 
 #: Mail that has been due for less is not told yet that nothing dispatches or works: that may be a moment's delay.

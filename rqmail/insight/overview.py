@@ -30,8 +30,8 @@ from rqmail.insight.standing import (
 from rqmail.insight.turns import pause_of, turn_of
 from rqmail.models import counts
 from rqmail.models.counts import SenderCounts
-from rqmail.models.message import MessageStatus
-from rqmail.queues import MailQueues
+from rqmail.models.states import MessageStatus
+from rqmail.queue_state import QueueState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.pacing import Pacing, tighter
@@ -78,7 +78,7 @@ class Overview:
     def __init__(
         self,
         limiter: MailRateLimiter,
-        queues: MailQueues,
+        queues: QueueState,
         clock: Clock,
         defaults: RateLimits,
         *,

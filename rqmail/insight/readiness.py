@@ -9,7 +9,7 @@ from rqmail.insight.explaining import stopped
 from rqmail.insight.standing import Machinery, Sentence
 from rqmail.models.base import AWAY_ERRORS
 from rqmail.models.migrate import pending
-from rqmail.queues import MailQueues
+from rqmail.queue_state import QueueState
 from rqmail.ratelimit.limiter import MailRateLimiter
 
 _UNTOLD = "cannot be told while Redis is away"
@@ -27,7 +27,7 @@ class Check:
 class Readiness:
     """Looks at the database, Redis, the limiter, the ticks and the workers; changes nothing and never raises."""
 
-    def __init__(self, limiter: MailRateLimiter, queues: MailQueues, clock: Clock) -> None:
+    def __init__(self, limiter: MailRateLimiter, queues: QueueState, clock: Clock) -> None:
         self._limiter = limiter
         self._queues = queues
         self._clock = clock
@@ -43,7 +43,7 @@ class Readiness:
         return [_database(), Check("redis", True), _check("ticks", still), _check("workers", still)]
 
 
-def machinery_of(limiter: MailRateLimiter, queues: MailQueues) -> Machinery:
+def machinery_of(limiter: MailRateLimiter, queues: QueueState) -> Machinery:
     """Look at what carries the mail, once."""
     health = limiter.health()
     if health.state != "ok":

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from rqmail.errors import PauseCause
-from rqmail.queues import WorkerState
+from rqmail.queue_state import WorkerState
 
 Source = Literal["default", "override"]
 State = Literal["ok", "near", "limited", "paused", "unknown"]

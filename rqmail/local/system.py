@@ -18,7 +18,8 @@ from rqmail.errors import RqmailError
 from rqmail.local.children import Children
 from rqmail.local.folder import RunFolder
 from rqmail.local.ports import answers_ping, free_port, is_free, listens
-from rqmail.queues import JOB_CLASS, WORKER_QUEUES
+from rqmail.queue_state import WORKER_QUEUES
+from rqmail.queues import JOB_CLASS
 from rqmail.sandbox.client import SandboxControl
 from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID
 from rqmail.settings import Settings

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from rqmail.models.base import db, pooled_connection, to_column
-from rqmail.models.message import MessageStatus, Route
+from rqmail.models.history import Route
+from rqmail.models.states import MessageStatus
 
 _WAITING = ("SCHEDULED", "QUEUED", "SENDING")
 

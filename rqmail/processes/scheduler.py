@@ -22,7 +22,8 @@ from rqmail.bootstrap import Application, application
 from rqmail.errors import JobRefusedError
 from rqmail.logs import event_log
 from rqmail.processes import worker
-from rqmail.queues import MAIL_HIGH, TICKS, UNLOCK, MailJob
+from rqmail.queue_state import MAIL_HIGH, TICKS
+from rqmail.queues import UNLOCK, MailJob
 from rqmail.ticks import Timetable
 
 log = event_log()

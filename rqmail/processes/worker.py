@@ -15,7 +15,8 @@ from rq.serializers import JSONSerializer
 
 from rqmail.bootstrap import Application
 from rqmail.logs import event_log
-from rqmail.queues import WORKER_QUEUES, MailJob
+from rqmail.queue_state import WORKER_QUEUES
+from rqmail.queues import MailJob
 
 log = event_log()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rqmail.insight.standing import Budget, SenderStatus, Status, WindowView, level, told_state
-from rqmail.terminal.tables import FittingTable, moment, plain, table
+from rqmail.terminal.tables import FittingTable, denied, moment, plain, table
 from rqmail.text.counting import counted
 
 _BAR_WIDTH = 6
@@ -100,12 +100,6 @@ def _cells(one: SenderStatus, status: Status) -> Iterator[RenderableType]:
         in_flight = "?" if one.budget.in_flight is None else one.budget.in_flight
         yield f"{in_flight}/{one.budget.in_flight_limit}"
     yield moment(one.done_on, status.now)
-
-
-def denied(reasons: Mapping[str, int] | None) -> str:
-    """Write how often the limiter denied a mailbox, by reason, most first; nothing where it did not."""
-    most_first = sorted((reasons or {}).items(), key=lambda one: -one[1])
-    return ", ".join(f"{number:,} {reason}" for reason, number in most_first)
 
 
 def state(one: SenderStatus, status: Status) -> Text:

@@ -1,17 +1,19 @@
-"""How things are written on a terminal: tables, cells, moments."""
+"""How things are written on a terminal: tables, cells, moments, counts by reason."""
+
+# rich is imported when something is drawn: a command that prints JSON needs none of it.
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+    from rich.table import Table
 
 #: Columns of a table that nobody looks at on a screen, unless the variable COLUMNS says otherwise.
 _PIPE_WIDTH = 200
@@ -22,6 +24,8 @@ _FOLDED_WIDTH = 16
 
 def console(*, stderr: bool = False) -> Console:
     """Make a console for tables; in a pipe it is as wide as ``COLUMNS`` says, or so wide that nothing is cut off."""
+    from rich.console import Console
+
     stream = sys.stderr if stderr else sys.stdout
     given = os.environ.get("COLUMNS", "")
     width = None if stream.isatty() else int(given) if given.isdigit() and int(given) > 0 else _PIPE_WIDTH
@@ -53,6 +57,8 @@ class FittingTable:
         self._rows.append(cells)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
         needed = [self._needed(at, console, options) for at in range(len(self._columns))]
         shown = list(range(len(self._columns)))
         for name in self._drops:
@@ -66,12 +72,17 @@ class FittingTable:
 
     def _needed(self, at: int, console: Console, options: ConsoleOptions) -> int:
         """Answer how many columns of the terminal this column takes at least."""
+        from rich.measure import Measurement
+
         cells: list[RenderableType] = [self._columns[at], *(row[at] for row in self._rows)]
         unlimited = options.update(max_width=10_000)
         widest = max(Measurement.get(console, unlimited, cell).maximum for cell in cells)
         return min(widest, _FOLDED_WIDTH) if self._columns[at] in self._folds else widest
 
     def _drawn(self, shown: list[int]) -> Table:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+
         made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
         for name in (self._columns[at] for at in shown):
             justify: JustifyMethod = "right" if name in self._right else "left"
@@ -106,3 +117,9 @@ def moment(value: datetime | None, now: datetime) -> str:
     if value - now > timedelta(days=366):
         return "until resumed"
     return f"{utc:%H:%M:%S}Z" if utc.date() == now.astimezone(UTC).date() else f"{utc:%Y-%m-%d %H:%M}Z"
+
+
+def denied(reasons: Mapping[str, int] | None) -> str:
+    """Write how often the limiter denied a mailbox, by reason, most first; nothing where it did not."""
+    most_first = sorted((reasons or {}).items(), key=lambda one: -one[1])
+    return ", ".join(f"{number:,} {reason}" for reason, number in most_first)

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from rqmail import bootstrap
+from rqmail.insight.checked import last_check, last_checks
 from rqmail.models.base import db
 from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID, SandboxDirectory
 from rqmail.sandbox.server import Sandbox
@@ -80,13 +81,13 @@ def test_a_mailbox_is_found_readable_and_its_check_is_kept_with_its_time(make, c
     check = application.checks.check("mailbox:news")
     assert (check.level, check.exists, check.may_send, check.may_read, check.may_write) == ("ok", *[True] * 4)
     assert check.checked_on == clock()
-    assert application.checks.last("mailbox:news") == check
+    assert last_check("mailbox:news") == check
     clock.advance(timedelta(seconds=60))
     later = application.checks.check_all(["mailbox:news"])["mailbox:news"]
     assert later.checked_on > check.checked_on
-    assert application.checks.all() == {"mailbox:news": later}
+    assert last_checks() == {"mailbox:news": later}
     application.checks.forget("mailbox:news")
-    assert application.checks.last("mailbox:news") is None
+    assert last_check("mailbox:news") is None
 
 
 def test_what_was_said_about_a_sender_goes_with_it(make):
@@ -96,7 +97,7 @@ def test_what_was_said_about_a_sender_goes_with_it(make):
     application.checks.check_all(["mailbox:news", "tenant:acme"])
     application.mailboxes.delete("news")
     application.tenants.delete("acme")
-    assert application.checks.all() == {}
+    assert last_checks() == {}
 
 
 def test_a_wrong_secret_names_the_setting_and_is_an_error(make):
@@ -172,7 +173,7 @@ def test_nothing_is_asked_or_kept_at_saving_where_no_app_is_configured(make):
     application = make(graph_client_id=None)
     application.mailboxes.add("news", "news@x.nl")
     assert application.checks.check_saved("mailbox:news") is None
-    assert application.checks.last("mailbox:news") is None
+    assert last_check("mailbox:news") is None
     assert "RQMAIL_GRAPH_CLIENT_ID is not set" in application.checks.check("mailbox:news").problem
 
 

@@ -10,7 +10,8 @@ from rq.serializers import JSONSerializer
 from rqmail import bootstrap
 from rqmail.cli import cli
 from rqmail.models.base import db
-from rqmail.queues import WORKER_QUEUES, MailJob
+from rqmail.queue_state import WORKER_QUEUES
+from rqmail.queues import MailJob
 from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID
 from rqmail.sandbox.server import Sandbox
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rqmail.administration.changes import COMMAND_LINE
+from rqmail.administration.audit import COMMAND_LINE
 
 
 def test_every_change_on_the_command_line_is_audited(run, app):

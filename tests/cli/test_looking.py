@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from rqmail.models.message import Message
-from rqmail.queues import WorkerState
+from rqmail.queue_state import WorkerState
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_doctor_says_what_is_missing_and_what_to_do(run, run_json, app):
 
 
 def test_doctor_believes_no_tick_that_ran_just_now_when_redis_forgot_the_next_one(run, run_json, app, redis_client):
-    from rqmail.queues import SCHEDULE
+    from rqmail.queue_state import SCHEDULE
 
     run_json("init")
     run_json("dispatch")
@@ -127,7 +127,7 @@ def test_doctor_is_content_with_a_system_that_runs(run, run_json, graph_of_the_s
     run_json("init")
     run_json("dispatch")
     working = [WorkerState("w", "idle", ("mail",), None)]
-    monkeypatch.setattr(type(graph_of_the_sandbox.queues), "workers", lambda _: working)
+    monkeypatch.setattr(type(graph_of_the_sandbox.queue_state), "workers", lambda _: working)
     result = run("doctor", "--json")
     assert result.exit_code == 0, result.output
     checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}

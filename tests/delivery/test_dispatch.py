@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 from rqmail.delivery.dispatch import CLAIM_LEASE
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
 from rqmail.models.message import Message, MessageStatus, Priority
-from rqmail.queues import MAIL, MAIL_HIGH, SEND_JOB, MailJob
+from rqmail.queue_state import MAIL, MAIL_HIGH
+from rqmail.queues import SEND_JOB, MailJob
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from support.clock import START

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rqmail.queues import MailQueues, WorkerState
+from rqmail.queue_state import WorkerState
+from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ticks import Timetable
 

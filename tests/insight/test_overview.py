@@ -14,7 +14,7 @@ from rqmail.insight.overview import Ended, Overview
 from rqmail.insight.standing import WindowView, told_state
 from rqmail.intake.draft import Draft, Intake
 from rqmail.models.message import Message, MessageStatus
-from rqmail.queues import WorkerState
+from rqmail.queue_state import WorkerState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.terminal.board import bar, denied

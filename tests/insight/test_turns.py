@@ -12,7 +12,7 @@ from rqmail.insight.ranking import causes
 from rqmail.insight.standing import Machinery, Pause, Problem, Sentence, TurnCode
 from rqmail.insight.turns import _MEANS, turn_of
 from rqmail.models.counts import SenderCounts
-from rqmail.queues import WorkerState
+from rqmail.queue_state import WorkerState
 from support.clock import START
 
 LATER, ENDLESS = START + timedelta(minutes=20), START + timedelta(days=3650)

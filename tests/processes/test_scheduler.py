@@ -12,7 +12,8 @@ from rq_scheduler.utils import to_unix
 
 from rqmail.clock import utc_now
 from rqmail.processes.scheduler import MailScheduler
-from rqmail.queues import DISPATCH_JOB, MAIL, PRUNE_JOB, PURGE_JOB, RECOVER_JOB, TICKS, MailJob
+from rqmail.queue_state import MAIL, TICKS
+from rqmail.queues import DISPATCH_JOB, PRUNE_JOB, PURGE_JOB, RECOVER_JOB, MailJob
 from rqmail.ticks import Timetable
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"

@@ -15,7 +15,8 @@ import jobs.mail
 from rqmail.delivery.lanes import Lanes
 from rqmail.processes import worker
 from rqmail.processes.worker import MailWorker
-from rqmail.queues import PURGE_JOB, WORKER_QUEUES, MailJob, MailQueues
+from rqmail.queue_state import WORKER_QUEUES
+from rqmail.queues import PURGE_JOB, MailJob, MailQueues
 from rqmail.text.scrubbing import keep_secret
 
 SECRET = "planted-secret-of-a-job"

@@ -18,7 +18,7 @@ from rq import Queue, SimpleWorker
 from rq.serializers import JSONSerializer
 
 from rqmail import bootstrap
-from rqmail.administration.changes import COMMAND_LINE
+from rqmail.administration.audit import COMMAND_LINE
 from rqmail.intake.draft import Draft
 from rqmail.mailers.http.transport import Transport
 from rqmail.models.base import db, pooled_connection

@@ -14,7 +14,8 @@ from rqmail.mailers.rate_limited import RateLimitedGraphMailer
 from rqmail.models.base import db
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, MessageStatus
-from rqmail.queues import MAIL, MailJob
+from rqmail.queue_state import MAIL
+from rqmail.queues import MailJob
 from rqmail.settings import load_settings
 from support.clock import MovableClock
 from support.databases import bound

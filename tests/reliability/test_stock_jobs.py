@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 from rqmail.models.message import Message, MessageStatus
-from rqmail.queues import DISPATCH_JOB, PURGE_JOB, RECOVER_JOB, SEND_JOB, TICKS
+from rqmail.queue_state import TICKS
+from rqmail.queues import DISPATCH_JOB, PURGE_JOB, RECOVER_JOB, SEND_JOB
 
 #: RQ's own worker with our job class; each child writes which modules it imported, and for how many connections it
 #: looked up the version of redis-py.
@@ -16,7 +17,8 @@ _WORKER = """if True:
     from redis import Redis, utils
     from rq import Queue, Worker
     from rq.serializers import JSONSerializer
-    from rqmail.queues import WORKER_QUEUES, MailJob
+    from rqmail.queue_state import WORKER_QUEUES
+    from rqmail.queues import MailJob
 
     looked_up = []
     look_up = utils.get_lib_version

@@ -13,7 +13,8 @@ from rqmail.mailers.factory import MailerFactory
 from rqmail.mailers.rate_limited import RateLimitedGraphMailer
 from rqmail.metrics import Metrics
 from rqmail.models.mailbox import SystemMailbox
-from rqmail.queues import MAIL, MAIL_HIGH, MailJob, MailQueues
+from rqmail.queue_state import MAIL, MAIL_HIGH
+from rqmail.queues import MailJob, MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.pacing import Pacer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from rqmail.bootstrap import Application
-from rqmail.queues import SCHEDULE
+from rqmail.queue_state import SCHEDULE
 
 
 def start_machinery(application: Application, now: datetime) -> None:

@@ -13,7 +13,8 @@ from rq.serializers import JSONSerializer
 from rqmail.bootstrap import Application
 from rqmail.models.base import db
 from rqmail.models.message import MessageStatus
-from rqmail.queues import WORKER_QUEUES, MailJob
+from rqmail.queue_state import WORKER_QUEUES
+from rqmail.queues import MailJob
 from support.clock import MovableClock
 from support.messages import message_in, new_message, submitted
 

@@ -11,6 +11,7 @@ from pydantic import Field
 from rqmail.administration.access import Scope
 from rqmail.administration.fields import MAX_MESSAGE_BYTES
 from rqmail.administration.mailboxes import MailboxView
+from rqmail.insight.checked import last_check, last_checks
 from rqmail.insight.jsonable import as_json
 from rqmail.ratelimit.limits import above_exchange
 from rqmail.ratelimit.pacing import Pacing
@@ -105,7 +106,7 @@ class MailboxChanges(Changes):
 @operation(Scope.READ, _TAG, Mailboxes)
 def list_mailboxes() -> Any:
     """List all system mailboxes."""
-    checks = application().checks.all()
+    checks = last_checks()
     return {
         "mailboxes": [
             as_json(view) | {"check": as_json(checks.get(f"mailbox:{view.key}"))}
@@ -136,7 +137,7 @@ def add_mailbox(json: NewMailbox) -> Any:
 def show_mailbox(key: str) -> Any:
     """Show one system mailbox."""
     view = application().mailboxes.get(key)
-    return as_json(view) | {"check": as_json(application().checks.last(f"mailbox:{key}"))}
+    return as_json(view) | {"check": as_json(last_check(f"mailbox:{key}"))}
 
 
 @blueprint.put("/<key>")
@@ -148,8 +149,8 @@ def set_mailbox(key: str, json: MailboxChanges) -> Any:
     number is refused; one above what Exchange Online allows is taken, with a warning.
     """
     changed = changes().set_mailbox(key, **json.given())
-    checks, sender = application().checks, f"mailbox:{key}"
-    check = checks.check_saved(sender) if "address" in json.given() else checks.last(sender)
+    sender = f"mailbox:{key}"
+    check = application().checks.check_saved(sender) if "address" in json.given() else last_check(sender)
     left = changes().left_behind(sender)
     return _with_warnings(changed) | {"leftBehind": as_json(left), "check": as_json(check)}
 

@@ -9,6 +9,7 @@ from flask import Blueprint
 from pydantic import Field
 
 from rqmail.administration.access import Scope
+from rqmail.insight.checked import last_check, last_checks
 from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Changes, CheckOf, Done, LeftBehindOf, Line, Pause
@@ -77,7 +78,7 @@ class NewTenant(TenantChanges):
 @operation(Scope.READ, _TAG, Tenants)
 def list_tenants() -> Any:
     """List all tenants' mail settings."""
-    checks = application().checks.all()
+    checks = last_checks()
     return {
         "tenants": [
             as_json(view) | {"check": as_json(checks.get(f"tenant:{view.key}"))} for view in application().tenants.all()
@@ -98,7 +99,7 @@ def add_tenant(json: NewTenant) -> Any:
 def show_tenant(key: str) -> Any:
     """Show one tenant's mail setting."""
     view = application().tenants.get(key)
-    return as_json(view) | {"check": as_json(application().checks.last(f"tenant:{key}"))}
+    return as_json(view) | {"check": as_json(last_check(f"tenant:{key}"))}
 
 
 @blueprint.put("/<key>")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import flash
 
-from rqmail.administration.checks import CheckView
+from rqmail.insight.checked import CheckView
 from rqmail.web.context import application
 from rqmail.web.pages.language import say
 

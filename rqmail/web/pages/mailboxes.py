@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response
 
 from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
+from rqmail.insight.checked import last_check, last_checks
 from rqmail.insight.standing import told_state
 from rqmail.models.mailbox import SentItems
 from rqmail.ratelimit.limits import EXCHANGE
@@ -248,7 +249,7 @@ def _rows(and_this: str | None = None) -> dict[str, Any]:
     first = _PAGE * page
     return {
         "status": status,
-        "checks": app.checks.all(),
+        "checks": last_checks(),
         "mailboxes": found[first : first + _PAGE],
         "total": len(found),
         "first": first,
@@ -270,7 +271,7 @@ def _one(key: str) -> dict[str, Any]:
     return {
         "mailbox": app.mailboxes.get(key),
         "standing": app.overview.mailbox(key),
-        "check": app.checks.last(f"mailbox:{key}"),
+        "check": last_check(f"mailbox:{key}"),
         "pruning": app.mailboxes.pruning(key),
         "sent_items": [mode.value for mode in SentItems],
         "defaults": app.overview.defaults,

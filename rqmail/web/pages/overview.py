@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, render_template
 
 from rqmail.administration.access import Scope
-from rqmail.queues import MAIL, MAIL_HIGH
+from rqmail.queue_state import MAIL, MAIL_HIGH
 from rqmail.web.auth import require
 from rqmail.web.context import application
 from rqmail.web.pages import problems

@@ -10,6 +10,7 @@ from werkzeug.wrappers import Response
 
 from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
+from rqmail.insight.checked import last_check, last_checks
 from rqmail.models.mailbox import Provider
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
@@ -141,7 +142,7 @@ def _rows() -> dict[str, Any]:
     return {
         "tenants": app.tenants.all(),
         "status": app.overview.status(),
-        "checks": app.checks.all(),
+        "checks": last_checks(),
         "providers": [provider.value for provider in Provider],
     }
 
@@ -151,7 +152,7 @@ def _one(key: str) -> dict[str, Any]:
     return {
         "tenant": app.tenants.get(key),
         "standing": app.overview.tenant(key),
-        "check": app.checks.last(f"tenant:{key}"),
+        "check": last_check(f"tenant:{key}"),
         "providers": [provider.value for provider in Provider],
         "durations": list(DURATIONS),
         "lines": app.audit.lines(subject=f"tenant:{key}", limit=_CHANGES_SHOWN),

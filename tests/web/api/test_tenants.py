@@ -6,6 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from rqmail.bootstrap import Application
+from rqmail.insight.checked import last_check
 
 SECRETS = {"graphClientSecret": "gr-very-secret", "sendgridApiKey": "SG.very-secret"}
 
@@ -112,4 +113,4 @@ def test_who_only_reads_does_not_have_a_tenant_checked(anyone: FlaskClient, appl
     headers = {"Authorization": f"Bearer {token}"}
     assert anyone.post("/admin/tenants/beta/check", headers=headers).status_code == 403
     assert anyone.post("/admin/tenants/beta/check").status_code == 401
-    assert application.checks.last("tenant:beta") is None
+    assert last_check("tenant:beta") is None

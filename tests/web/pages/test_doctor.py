@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from rqmail.administration import checkup
+from rqmail.insight.checked import last_check
 from rqmail.mailers.base import Checked
 from rqmail.mailers.checking import SenderChecker
-from rqmail.queues import WorkerState
+from rqmail.queue_state import WorkerState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.web.pages import sentences
 
@@ -54,7 +55,7 @@ def test_an_installation_that_runs_needs_no_person(admin, application, monkeypat
     assert "No check found anything" not in admin.look("/ui/doctor")
     application.timetable.register()
     application.queues.end_dispatch("a tick")
-    monkeypatch.setattr(type(application.queues), "workers", lambda _: [WorkerState("w", "idle", ("mail",), None)])
+    monkeypatch.setattr(type(application.queue_state), "workers", lambda _: [WorkerState("w", "idle", ("mail",), None)])
     page = admin.look("/ui/doctor")
     assert "No check found anything that needs a person." in page
     assert rows(page)["Workers"] == "OK | 1 worker listens for mail | –"
@@ -117,7 +118,7 @@ def test_who_only_reads_sees_it_and_asks_nobody(reader, application):
     application.tenants.add("acme", "default")
     assert "Ask the providers" not in reader.look("/ui/doctor")
     assert reader.send("/ui/doctor/ask", {}).status_code == 403
-    assert application.checks.last("tenant:acme") is None
+    assert last_check("tenant:acme") is None
 
 
 @pytest.mark.parametrize("level", ["ok", "warning", "error"])

@@ -9,7 +9,7 @@ import pytest
 
 from rqmail.models.base import pooled_connection
 from rqmail.models.message import MessageStatus
-from rqmail.queues import DISPATCH_TICK, SCHEDULE
+from rqmail.queue_state import DISPATCH_TICK, SCHEDULE
 from support.messages import message_in
 
 LIST = "/ui/mailboxes?q=box&state=ok&page=1"

@@ -11,7 +11,7 @@ import pytest
 import rqmail.web
 from rqmail.models.base import pooled_connection
 from rqmail.models.message import Message
-from rqmail.queues import DISPATCH_TICK, SCHEDULE
+from rqmail.queue_state import DISPATCH_TICK, SCHEDULE
 from rqmail.ratelimit.limits import RateLimits
 from support.messages import new_message, submitted
 

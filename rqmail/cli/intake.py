@@ -99,7 +99,7 @@ def send(
 def _take(draft: Draft, *, json_: bool) -> None:
     [taken] = application().intake.by(COMMAND_LINE).take([draft])
     if json_:
-        told = {"id": taken.message.id, "folded": taken.folded, "notices": taken.notices}
+        told = {"id": taken.message.id, "folded": taken.folded, "notices": [one.told() for one in taken.notices]}
         print_json(told, one_line=True)
         return
     click.echo(taken.message.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import parse_addresses
@@ -23,12 +24,27 @@ MAX_REPLY_TO = 50
 _AROUND_A_FILE = 700
 
 
+class NoticeCode(StrEnum):
+    """What there is to know: ``about`` is the file."""
+
+    BLOCKED_TYPE = "blocked-type"
+
+
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something about a message that is taken in all the same, but that whoever hands it in should know."""
+    """Something about a message that is taken in all the same, but that whoever hands it in should know.
+
+    ``code`` and ``about`` say the same for those who write it in their own words.
+    """
 
     field: str
     text: str
+    code: NoticeCode
+    about: str
+
+    def told(self) -> dict[str, str]:
+        """Answer what programs are told: the field and the text."""
+        return {"field": self.field, "text": self.text}
 
 
 def checked_extras(
@@ -98,7 +114,12 @@ def refuse_what_no_upload_takes(files: Sequence[AttachedFile]) -> None:
 def notices_of(files: Iterable[AttachedFile]) -> tuple[Notice, ...]:
     """Say which files may be kept from whoever receives them."""
     return tuple(
-        Notice("attachments", f"Exchange or Outlook may keep {one.name} from who receives it: its type is blocked")
+        Notice(
+            "attachments",
+            f"Exchange or Outlook may keep {one.name} from who receives it: its type is blocked",
+            NoticeCode.BLOCKED_TYPE,
+            one.name,
+        )
         for one in files
         if is_blocked(one.name)
     )

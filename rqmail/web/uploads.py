@@ -40,10 +40,14 @@ _MARK = "rqmail_takes"
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a view takes: bodies of ``kinds`` that it reads itself, and JSON beside them where ``json`` says so."""
+    """What a view takes: bodies of ``kinds`` that it reads itself, and JSON beside them where ``json`` says so.
+
+    With ``mail`` a body may be as large as a mail, else as a file of messages.
+    """
 
     kinds: frozenset[str] = frozenset()
     json: bool = True
+    mail: bool = False
 
 
 def takes_file(view: _V) -> _V:
@@ -54,7 +58,13 @@ def takes_file(view: _V) -> _V:
 
 def takes_mail(view: _V) -> _V:
     """Let a view be sent mail: as JSON, as a form with files, or in MIME form."""
-    setattr(view, _MARK, Taken(frozenset({FORM, MIME})))
+    setattr(view, _MARK, Taken(frozenset({FORM, MIME}), mail=True))
+    return view
+
+
+def takes_mail_form(view: _V) -> _V:
+    """Let a view be sent a mail as a form with files, and nothing else."""
+    setattr(view, _MARK, Taken(frozenset({FORM}), json=False, mail=True))
     return view
 
 
@@ -69,7 +79,7 @@ def allow() -> None:
     what = taken()
     if not what.kinds:
         return
-    if not what.json:
+    if not what.mail:
         request.max_content_length = MAX_UPLOAD_BYTES
         request.max_form_memory_size = _MAX_FIELD_BYTES
         request.max_form_parts = _MAX_PARTS

@@ -9,6 +9,7 @@ PAGES = (
     "/ui/",
     "/ui/mailboxes",
     "/ui/messages",
+    "/ui/compose",
     "/ui/imports",
     "/ui/decisions",
     "/ui/tenants",

@@ -159,7 +159,7 @@ def submit(json: Submission, form: MailForm, query: MimeQuery, headers: Submissi
         checked = _checked(asked.drafts)
         submitted = app.submission.submit([one.message for one in checked], repeatable, by=who())
     folded = [as_json(fold) | {"message": number} for number, one in enumerate(checked) for fold in one.folded]
-    notices = [as_json(told) | {"message": number} for number, one in enumerate(checked) for told in one.notices]
+    notices = [{"message": number} | told.told() for number, one in enumerate(checked) for told in one.notices]
     told = {"ids": list(submitted.ids), "replayed": submitted.replayed, "folded": folded, "notices": notices}
     return told, 201
 

@@ -6,6 +6,7 @@ from flask import Blueprint
 
 from rqmail.web.pages import (
     audit,
+    compose,
     decisions,
     doctor,
     imports,
@@ -28,6 +29,7 @@ for _page in (
     mailboxes,
     messages,
     message,
+    compose,
     imports,
     decisions,
     tenants,

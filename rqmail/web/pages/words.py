@@ -325,6 +325,28 @@ MISSING: Final[Words] = {
     "graphClientSecret": lazy_gettext("Needed together with the client id."),
 }
 
+#: What a field of a mail must be, by the name it has in the API; what exactly is wrong stands behind it.
+WRONG_IN_MAIL: Final[Words] = {
+    "sender": lazy_gettext("One of those in the list."),
+    "to": lazy_gettext("At least one mail address in To, Cc or Bcc, with commas between them; at most 500."),
+    "cc": lazy_gettext("Mail addresses, with commas between them."),
+    "bcc": lazy_gettext("Mail addresses, with commas between them."),
+    "replyTo": lazy_gettext("Mail addresses, with commas between them."),
+    "from": lazy_gettext("One mail address."),
+    "subject": lazy_gettext("One line of text, at most 998 characters."),
+    "text": lazy_gettext("A text or HTML, at most 3 MB together."),
+    "html": lazy_gettext("HTML that shows no picture which was not chosen below."),
+    "attachments": lazy_gettext("A file cannot be sent like this."),
+    "importance": lazy_gettext("One of those in the list."),
+    "headers": lazy_gettext("One header a line, as Name: value; none that the mail has anyway."),
+    "unsubscribeUrl": lazy_gettext("An address that begins with https."),
+}
+
+#: What somebody who hands a mail in should know about it; ``about`` fills it in.
+NOTICES: Final[dict[str, str]] = {
+    "blocked-type": gettext_noop("Exchange or Outlook may keep %(about)s from who receives it: its type is blocked."),
+}
+
 #: What can be done to one message.
 ACTS: Final[Words] = {
     "cancel": lazy_gettext("Cancel"),

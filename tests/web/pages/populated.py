@@ -10,7 +10,9 @@ from functools import partial
 from typing import Any
 
 from rqmail.bootstrap import Application
+from rqmail.intake.attachments import Attachment, Reader
 from rqmail.models.base import pooled_connection
+from rqmail.models.content import AttachedFile, Extras, Importance, Person
 from rqmail.models.message import Message, MessageStatus, NewMessage, NewRecipient, Priority, RecipientKind
 from rqmail.ratelimit.limiter import Reservation
 from rqmail.ratelimit.limits import RateLimits
@@ -51,6 +53,19 @@ TEXT = (
     "Beste Sanne,\n\nOp zaterdag 28 november zetten wij onze deuren open, van tien tot vier.\n\nStichting De Werkplaats"
 )
 
+
+EXTRAS = Extras(
+    reply_to=(Person("opendag@dewerkplaats.nl", "Open dag"),),
+    importance=Importance.HIGH,
+    headers=(
+        ("List-Unsubscribe", "<https://dewerkplaats.nl/afmelden/4711>"),
+        ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"),
+    ),
+)
+FILES = (
+    Attachment("Programma open dag.pdf", b"%PDF-1.7" + b" " * 348_000),
+    Attachment("Plattegrond.png", b"\x89PNG\r\n\x1a\n" + b" " * 1_240_000),
+)
 
 #: Key, address, its own limits, and what is used of the minute and the day.
 MAILBOXES = (
@@ -216,6 +231,7 @@ class Day:
                 to=3,
                 name="waiting",
                 priority=Priority.HIGH,
+                content={"attachments": self.attached(), "extras": EXTRAS},
                 attempts=1,
                 deferrals=2,
                 scheduled_on=self.now + timedelta(seconds=38),
@@ -248,6 +264,12 @@ class Day:
         )
         return NewMessage(f"mailbox:{key}", subject, recipients, text=TEXT, html=HTML, **fields)
 
+    def attached(self) -> tuple[AttachedFile, ...]:
+        """Keep the bytes of some files."""
+        files = tuple(Reader().read(one) for one in FILES)
+        self.app.contents.keep(files)
+        return files
+
     def one(
         self,
         status: MessageStatus,
@@ -257,10 +279,12 @@ class Day:
         to: int = 1,
         name: str = "",
         priority: Priority = Priority.NORMAL,
+        content: dict[str, Any] | None = None,
         **fields: Any,
     ) -> str:
-        """Hand in one message and put it where it is to be."""
-        [message_id] = Message.submit([self.mail(key, subject, to, priority=priority)], self.clock())
+        """Hand in one message and put it where it is to be; ``content`` is what it carries beside its text."""
+        mail = self.mail(key, subject, to, priority=priority, **(content or {}))
+        [message_id] = Message.submit([mail], self.clock())
         Message.update(status=status.value, **fields).where(Message.id == message_id).execute()
         self.shown[name or status.value.lower()] = message_id
         return message_id

@@ -23,7 +23,7 @@ _MAX_DEPTH = 30
 _MAX_PARTS = 1_000
 
 _HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:")
-_NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
+_NOT_BASE64 = bytes(set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"))
 
 
 @dataclass(slots=True)
@@ -49,12 +49,17 @@ def read_parts(mail: BinaryIO, open_files: ExitStack) -> Part:
 
 
 class _Reader:
-    """Goes through the lines of a mail once; a line that was looked at too early is put back."""
+    """Goes through the lines of a mail once; a line that was looked at too early is put back.
+
+    Lines that cannot be boundaries are taken many at a time: files are almost all of a large mail.
+    """
 
     def __init__(self, mail: BinaryIO, open_files: ExitStack) -> None:
         self._mail = mail
         self._open_files = open_files
         self._put_back: bytes | None = None
+        self._buffer = b""
+        self._at = 0
         self._at_line_start = True
         self._count = 0
 
@@ -107,14 +112,15 @@ class _Reader:
         ending = b""
         while True:
             begins = self._at_line_start
-            line = self._line()
+            line = self._lines() or self._line()
             if not line:
                 yield ending
                 return
             if begins and self._is_boundary(line, boundaries):
                 self._back(line)
                 return
-            text = line.rstrip(b"\r\n") if line.endswith(b"\n") else line
+            last = line.rfind(b"\n", 0, -1) + 1
+            text = line[:last] + line[last:].rstrip(b"\r\n") if line.endswith(b"\n") else line
             yield ending + text
             ending = line[len(text) :]
 
@@ -132,13 +138,39 @@ class _Reader:
             return False
         return not line.rstrip().endswith(b"--" + boundary + b"--")
 
+    def _lines(self) -> bytes:
+        """Take whole lines none of which begins as a boundary does; nothing where the next one might."""
+        if self._put_back is not None or not self._at_line_start or not self._holds(3):
+            return b""
+        if self._buffer.startswith(b"-", self._at):
+            return b""
+        end = self._buffer.find(b"\n--", self._at)
+        end = self._buffer.rfind(b"\n", self._at) if end < 0 else end
+        return self._take(end + 1)
+
     def _line(self) -> bytes:
         line = self._put_back
         self._put_back = None
         if line is None:
-            line = self._mail.readline(_LINE)
+            self._holds(1)
+            if (end := self._buffer.find(b"\n", self._at)) < 0 and self._holds(_LINE):
+                end = self._buffer.find(b"\n", self._at)
+            line = self._take(min(end + 1 or len(self._buffer), self._at + _LINE))
         self._at_line_start = line.endswith(b"\n")
         return line
+
+    def _take(self, end: int) -> bytes:
+        """Take what stands before ``end`` in the buffer."""
+        taken = self._buffer[self._at : end]
+        self._at = max(end, self._at)
+        return taken
+
+    def _holds(self, number: int) -> bool:
+        """Read on until the buffer holds so many bytes, or all there are; say whether it holds any."""
+        while len(self._buffer) - self._at < number and (more := self._mail.read(_LINE)):
+            self._buffer = self._buffer[self._at :] + more
+            self._at = 0
+        return len(self._buffer) > self._at
 
     def _back(self, line: bytes) -> None:
         self._put_back = line
@@ -159,7 +191,7 @@ def _from_base64(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Decode base64 whatever stands between its letters; what is left over at the end is decoded as far as it goes."""
     rest = b""
     for line in lines:
-        letters = rest + _NOT_BASE64.sub(b"", line)
+        letters = rest + line.translate(None, _NOT_BASE64)
         whole = len(letters) // 4 * 4
         rest = letters[whole:]
         yield binascii.a2b_base64(letters[:whole])

@@ -235,6 +235,7 @@ class Dispatcher:
                 calls=calls,
                 recipients=recipients,
                 never_more_than=room.whole_day,
+                uploads=room.uploads,
                 mailbox_key=key,
                 job_id=job_id,
                 lease=CLAIM_LEASE,

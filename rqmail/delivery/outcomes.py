@@ -30,6 +30,7 @@ from rqmail.errors import (
 )
 from rqmail.logs import event_log
 from rqmail.mailers.base import Mailer, Permit, Receipt
+from rqmail.mailers.graph.upload import upload_volume
 from rqmail.models.base import AWAY_ERRORS, retry_while_away
 from rqmail.models.contents import Contents, load_contents
 from rqmail.models.message import Attempt, Message
@@ -153,6 +154,8 @@ class MailProviderService:
             sender = self._senders.find(message.sender)
             known = contents or load_contents([message.id]).get(message.id)
             mail = composed(message, known, permit, self._contents)
+            if sender.limits is not None:
+                message.will_upload(upload_volume(mail))
         except NotFoundError as missing:
             return self._written(message.mark_error, f"The sender is gone: {missing}.", now=self._clock())
         except UnreadableError as unreadable:

@@ -9,7 +9,7 @@ from datetime import datetime
 from rqmail.clock import to_epoch_ms
 from rqmail.delivery.senders import Sender
 from rqmail.models.backlog import Due, Refused, Unfinished
-from rqmail.models.message import Claims, Priority
+from rqmail.models.message import Claims, Priority, UploadRoom
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits, mailbox_key
 from rqmail.ratelimit.pacing import Pace
@@ -32,6 +32,7 @@ class Room:
 
     ``pace`` says how many of the calls are to be given out by now, when more mail waits than there are. ``kept`` is, by
     priority, how many recipients are kept for messages that the limiter refused and whose moment is still to come;
+    ``uploads`` is what may be uploaded, ``None`` is unbounded; more of it may be at ``uploads_free_ms``.
     ``refused`` are the lines (sender and priority) of those whose moment has come. ``reason`` and ``free_ms`` say why
     more cannot be claimed, and when it can.
     """
@@ -45,6 +46,8 @@ class Room:
     free_ms: int = 0
     kept: Counter[int] = field(default_factory=Counter)
     refused: set[tuple[str, int]] = field(default_factory=set)
+    uploads: UploadRoom | None = None
+    uploads_free_ms: int = 0
 
     @classmethod
     def none(cls, until_ms: int) -> Room:
@@ -82,6 +85,10 @@ class Room:
         """Take off what was claimed; when one has to wait for room, all that is left is kept for that one."""
         self.calls -= len(claims)
         self.calls_not_high -= len(claims)
+        if self.uploads is not None:
+            self.uploads = self.uploads._replace(left=0 if claims.upload_waits else self.uploads.left - claims.uploads)
+        if claims.upload_waits and self.calls > 0:
+            self.reason, self.free_ms = "upload", self.uploads_free_ms
         if self.recipients is not None:
             self.recipients = 0 if claims.waits else max(0, self.recipients - claims.recipients)
             if self.recipients == 0:
@@ -138,6 +145,7 @@ def _room(usage: Usage, limits: RateLimits, hand: list[Unfinished], reserve_for_
     if usage.in_flight.limit < limits.in_flight:  # it is being probed after a pause: one at a time
         calls = min(calls, usage.in_flight.limit - queued - sum(h.sending for h in hand))
     recipients = usage.day.remaining - sum(h.queued_recipients for h in hand)
+    uploads = limits.upload_bytes - (usage.uploads.used if usage.uploads else 0) - sum(h.queued_uploads for h in hand)
     return Room(
         calls,
         calls - reserve_for_high,
@@ -145,6 +153,8 @@ def _room(usage: Usage, limits: RateLimits, hand: list[Unfinished], reserve_for_
         limits.recipients_per_day,
         reason="day" if recipients <= 0 else "minute",
         free_ms=usage.next_free_ms,
+        uploads=UploadRoom(max(0, uploads), limits.upload_bytes),
+        uploads_free_ms=usage.uploads_free_ms or 0,
     )
 
 

@@ -37,12 +37,13 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What of a sender is claimed but not finished: messages and recipients, queued and being sent."""
+    """What of a sender is claimed but not finished: messages, recipients, bytes to upload; queued and being sent."""
 
     queued: int = 0
     queued_recipients: int = 0
     sending: int = 0
     sending_recipients: int = 0
+    queued_uploads: int = 0
 
     def __add__(self, other: Unfinished) -> Unfinished:
         return Unfinished(
@@ -50,6 +51,7 @@ class Unfinished:
             self.queued_recipients + other.queued_recipients,
             self.sending + other.sending,
             self.sending_recipients + other.sending_recipients,
+            self.queued_uploads + other.queued_uploads,
         )
 
 
@@ -163,10 +165,10 @@ def unfinished() -> dict[tuple[str, str | None], Unfinished]:
     """
     unfinished = "status IN ('QUEUED', 'SENDING')"  # as the partial index says it
     sql = f"""
-        SELECT sender, NULL, COUNT(*), SUM(recipient_count), 0, 0
+        SELECT sender, NULL, COUNT(*), SUM(recipient_count), 0, 0, COALESCE(SUM(upload_bytes), 0)
         FROM message WHERE {unfinished} AND status = 'QUEUED' GROUP BY sender
         UNION ALL
-        SELECT sender, mailbox_key, 0, 0, COUNT(*), SUM(recipient_count)
+        SELECT sender, mailbox_key, 0, 0, COUNT(*), SUM(recipient_count), 0
         FROM message WHERE {unfinished} AND status = 'SENDING' GROUP BY sender, mailbox_key
     """  # noqa: S608 - only constants are put in
     found: defaultdict[tuple[str, str | None], Unfinished] = defaultdict(Unfinished)
@@ -186,7 +188,13 @@ def queued(ids: Sequence[str]) -> list[Message]:
     with pooled_connection():
         return list(
             Message.select(
-                Message.id, Message.sender, Message.subject, Message.attempts, Message.expires_on, Message.created_on
+                Message.id,
+                Message.sender,
+                Message.subject,
+                Message.attempts,
+                Message.expires_on,
+                Message.created_on,
+                Message.upload_bytes,
             )
             .where(Message.id.in_(ids), Message.now_in(MessageStatus.QUEUED))
             .order_by(Message.priority, Message.scheduled_on, Message.id)

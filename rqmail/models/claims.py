@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from rqmail.models.base import db, is_postgresql, pooled_connection, to_column, transaction
 from rqmail.models.history import Route
@@ -26,16 +26,27 @@ class Claim:
     recipient_count: int
 
 
+class UploadRoom(NamedTuple):
+    """How many bytes may be uploaded now, and in a whole window: a mail that is larger than that takes all of it."""
+
+    left: int
+    window: int
+
+
 class Claims(list[Claim]):
     """Messages claimed, in the order they are to be sent.
 
     ``recipients`` is what they take of the room there was, ``waits`` the first one for which there was not enough.
+    ``uploads`` is what they upload, and with ``upload_waits`` one was passed over whose files do not fit: mail that
+    uploads nothing goes past it, and no other upload does.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.recipients = 0
         self.waits: Claim | None = None
+        self.uploads = 0
+        self.upload_waits = False
 
 
 class ClaimMoves(MessageRow):
@@ -55,6 +66,7 @@ class ClaimMoves(MessageRow):
         beside: Sequence[str] = (),
         refused: bool = False,
         never_more_than: int | None = None,
+        uploads: UploadRoom | None = None,
         mailbox_key: str | None = None,
     ) -> Claims:
         """Move due messages of one priority to QUEUED, oldest first, and answer them.
@@ -63,26 +75,31 @@ class ClaimMoves(MessageRow):
         messages, and (unless ``None``) at most ``recipients`` recipients together: the first that does not fit ends
         the claim, so that a large message is not overtaken by small ones. A message that has expired, or has more
         recipients than ``never_more_than``, takes none of that room: it is claimed so that it comes to its end. With
-        ``refused`` only what the limiter refused before is looked at.
+        ``refused`` only what the limiter refused before is looked at. What ``uploads`` has no room for is passed over.
         """
-        select = (
-            "SELECT id, recipient_count, scheduled_on,"  # noqa: S608 - only placeholders and constants are put in
-            f" expires_on IS NOT NULL AND expires_on <= {db.param} FROM message"
-            f" WHERE status = 'SCHEDULED' AND sender = {db.param} AND priority = {db.param}"
-            f" AND scheduled_on <= {db.param}{f' AND {REFUSED}' if refused else ''}"
-            f" ORDER BY scheduled_on, id LIMIT {db.param}"
-        )
-        if is_postgresql():
-            select += " FOR UPDATE SKIP LOCKED"
         moment = to_column(now)
-        with transaction():
-            line = [
+
+        def line(condition: str) -> list[Any]:
+            select = (
+                "SELECT id, recipient_count, scheduled_on,"  # noqa: S608 - only placeholders and constants are put in
+                f" expires_on IS NOT NULL AND expires_on <= {db.param}, upload_bytes FROM message"
+                f" WHERE status = 'SCHEDULED' AND sender = {db.param} AND priority = {db.param}"
+                f" AND scheduled_on <= {db.param}{f' AND {REFUSED}' if refused else ''}{condition}"
+                f" ORDER BY scheduled_on, id LIMIT {db.param}{' FOR UPDATE SKIP LOCKED' if is_postgresql() else ''}"
+            )
+            found = [
                 row
                 for name in (sender, *beside)
                 for row in db.execute_sql(select, (moment, name, priority, moment, calls)).fetchall()
             ]
-            line.sort(key=lambda row: (row[2], row[0]))
-            claims = _fitting(line[:calls], recipients, never_more_than)
+            return sorted(found, key=lambda row: (row[2], row[0]))[:calls]
+
+        with transaction():
+            claims = _fitting(Claims(), line(""), recipients, never_more_than, uploads)
+            if claims.upload_waits and claims.waits is None and len(claims) < calls:
+                # What was passed over took places in the line: who uploads nothing and stands behind it has its turn.
+                behind = [row for row in line(" AND upload_bytes IS NULL") if row[0] not in {one.id for one in claims}]
+                _fitting(claims, behind[: calls - len(claims)], recipients, never_more_than, None)
             if claims:
                 cls._enter(
                     _S.QUEUED,
@@ -125,6 +142,15 @@ class ClaimMoves(MessageRow):
         self.prolonged_on, self.lease_until = now, until
         return True
 
+    def will_upload(self, upload_bytes: int) -> None:
+        """Write down how many bytes of files this attempt uploads, where the row says otherwise."""
+        told = upload_bytes or None
+        if told != self.upload_bytes:
+            cls = type(self)
+            with pooled_connection():
+                cls.update(upload_bytes=told).where((cls.id == self.id) & (cls.claim == self.claim)).execute()
+            self.upload_bytes = told
+
     def is_claimed(self) -> bool:
         """Read whether the row is still SENDING under the claim this one was started with."""
         sql = f"SELECT 1 FROM message WHERE id = {db.param} AND claim = {db.param} AND status = 'SENDING'"  # noqa: S608
@@ -156,16 +182,27 @@ class ClaimMoves(MessageRow):
 
 
 def _fitting(
-    line: Iterable[tuple[str, int, object, bool]], recipients: int | None, never_more_than: int | None
+    claims: Claims,
+    line: Iterable[tuple[str, int, object, bool, int | None]],
+    recipients: int | None,
+    never_more_than: int | None,
+    uploads: UploadRoom | None,
 ) -> Claims:
-    """Take from the front of a line (id, recipients, moment, expired?) what fits, up to the first that does not."""
-    claims = Claims()
-    for message_id, count, _, expired in line:
+    """Take what fits from the front of a line, up to the first that does not; what only its files keep is passed over.
+
+    A place in the line is id, recipients, moment, whether it has expired, and the bytes it uploads.
+    """
+    for message_id, count, _, expired, size in line:
         claim = Claim(message_id, count)
+        upload = 0 if uploads is None or expired or not size else min(size, uploads.window)
+        if uploads is not None and upload and (claims.upload_waits or claims.uploads + upload > uploads.left):
+            claims.upload_waits = True
+            continue
         if recipients is not None and not expired and (never_more_than is None or count <= never_more_than):
             if claims.recipients + count > recipients:
                 claims.waits = claim
                 break
             claims.recipients += count
+        claims.uploads += upload
         claims.append(claim)
     return claims

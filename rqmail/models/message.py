@@ -13,7 +13,7 @@ from typing import Any
 import peewee
 
 from rqmail.models.base import BaseModel, pooled_connection
-from rqmail.models.claims import REFUSED, Claim, ClaimMoves, Claims
+from rqmail.models.claims import REFUSED, Claim, ClaimMoves, Claims, UploadRoom
 from rqmail.models.decisions import DecisionMoves
 from rqmail.models.history import Attempt, Event, Route
 from rqmail.models.results import ResultMoves
@@ -37,6 +37,7 @@ __all__ = [
     "Recipient",
     "RecipientKind",
     "Route",
+    "UploadRoom",
 ]
 
 

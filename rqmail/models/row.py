@@ -59,6 +59,8 @@ class MessageRow(BaseModel):
     priority = peewee.SmallIntegerField(default=Priority.NORMAL.value)
     subject = peewee.TextField()
     recipient_count = peewee.IntegerField()
+    #: Bytes of files that are uploaded, as they do not fit one request; empty for most mail.
+    upload_bytes: Any = peewee.BigIntegerField(null=True)
     created_on = UtcDateTimeField()
     requested_on = UtcDateTimeField()
     scheduled_on = UtcDateTimeField()

@@ -77,6 +77,39 @@ def test_a_message_for_more_than_a_whole_day_is_claimed_so_that_it_fails_and_tak
     assert office.tick().claimed == 2
 
 
+def uploading(sender, *sizes):
+    """Messages that upload so many MB each (0: none), oldest first."""
+    ids = []
+    for age, size in enumerate(sizes):
+        ids += submitted(new_message(sender), now=START - timedelta(seconds=100 - age))
+        Message.update(upload_bytes=size * 1_000_000 or None).where(Message.id == ids[-1]).execute()
+    return ids
+
+
+def queued_of(ids):
+    return [Message.get_by_id(one).status == S.QUEUED for one in ids]
+
+
+def test_no_more_is_claimed_than_the_mailbox_may_upload_and_mail_without_uploads_goes_past(office):
+    ids = uploading(office.mailbox(), 100, 60, 0, 10, 0)
+    office.tick()
+    assert queued_of(ids) == [True, False, True, False, True], "the second upload is not overtaken by a smaller one"
+
+
+def test_uploads_that_wait_hold_up_no_other_mail_however_many_they_are(office):
+    sender = office.mailbox(rate_limit_per_minute=3)
+    office.limiter.check_and_reserve("news@example.org", 1, RateLimits(), upload_bytes=149_000_000)
+    ids = uploading(sender, 9, 9, 9, 9, 0, 0)
+    assert office.tick().claimed == 2
+    assert queued_of(ids) == [False] * 4 + [True] * 2
+
+
+def test_a_mail_larger_than_the_window_of_uploads_goes_when_it_is_empty(office):
+    ids = uploading(office.mailbox(), 200, 200)
+    office.tick()
+    assert queued_of(ids) == [True, False]
+
+
 def test_two_senders_on_one_mailbox_share_its_budget(office):
     one = office.mailbox("one", "Shared@Example.org")
     other = office.mailbox("other", "shared@example.org ", rate_limit_per_minute=20)

@@ -129,7 +129,8 @@ def test_the_ledger_lists_what_used_a_mailboxs_budget_since_then_each_as_late_as
         fields = {"attempted_on": at, "mailbox_key": key, "recipient_count": recipients}
         return message_in(status, **fields, **later.get(status, {})).id
 
-    sent(2, recipients=7)
+    large = sent(2, recipients=7)
+    Message.update(upload_bytes=9_000_000).where(Message.id == large).execute()
     sent(1, S.UNKNOWN, recipients=3)
     sending = sent(3.001, S.SENDING)
     sent(1.5, S.ERROR)
@@ -138,8 +139,8 @@ def test_the_ledger_lists_what_used_a_mailboxs_budget_since_then_each_as_late_as
     sent(0)
     base = int(START.timestamp() * 1000)
     assert sends_since("news@example.org", START) == [
-        (base + 1000, 3, None),
-        (base + 7000, 7, None),
-        (base + 123_001, 1, f"{sending}:claim-1"),
+        (base + 1000, 3, None, 0),
+        (base + 7000, 7, None, 9_000_000),
+        (base + 123_001, 1, f"{sending}:claim-1", 0),
     ]
     assert sends_since("nobody@example.org", START) == []

@@ -33,3 +33,15 @@ def test_after_a_flush_no_more_requests_of_a_mailbox_run_at_once_than_before_it(
     assert isinstance(limiter.check_and_reserve(MAILBOX, 1, LIMITS), Reservation)
     assert isinstance(limiter.check_and_reserve(MAILBOX, 1, LIMITS), Reservation)
     assert limiter.check_and_reserve(MAILBOX, 1, LIMITS).reason == "in_flight"
+
+
+def test_after_a_flush_what_a_mailbox_uploaded_counts_as_the_table_tells_it(database, redis_client, clock):
+    limiter = MailRateLimiter(
+        redis_client, clock=clock, history=lambda key, since, _now: sends_since(key, from_epoch_ms(since))
+    )
+    before = clock() - timedelta(minutes=4)
+    uploaded = {"attempted_on": before - timedelta(minutes=9), "sent_on": before, "upload_bytes": 100_000_000}
+    message_in(MessageStatus.SENT, **uploaded)
+    denial = limiter.check_and_reserve(MAILBOX, 1, LIMITS, upload_bytes=60_000_000)
+    assert (denial.reason, denial.retry_after_ms) == ("upload", 60_000)
+    assert isinstance(limiter.check_and_reserve(MAILBOX, 1, LIMITS, upload_bytes=40_000_000), Reservation)

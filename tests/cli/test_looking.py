@@ -36,6 +36,20 @@ def test_status_tells_messages_mailboxes_and_budgets(run, run_json, one_message,
     assert "0/9,000" in shown.stdout
 
 
+def test_status_and_explain_tell_how_often_the_limiter_denied_in_the_last_hour_by_reason(
+    run, run_json, one_message, app, at_work, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
+    for reason in ("minute", "minute", "minute", "day"):
+        app.metrics.denied("news@x.nl", reason)
+    app.metrics.flush()
+    assert run_json("status")["mailboxes"]["news"]["deniedLastHour"] == {"minute": 3, "day": 1}
+    [head, row] = [line for line in run("status").stdout.splitlines() if "denied/h" in line or "mailbox:news" in line]
+    assert "3 minute, 1 day" in row
+    assert row.index("1 day") + len("1 day") == head.index("denied/h") + len("denied/h")
+    assert "denied: 3 minute, 1 day in the last hour" in run("mailbox", "explain", "news").stdout
+
+
 def test_status_exits_with_1_when_overdue_mail_is_not_moved(run, one_message, app):
     make_overdue(app)
     result = run("status")

@@ -128,6 +128,23 @@ def test_the_budget_says_what_is_used_and_where_each_limit_comes_from(
     assert shown["doneOn"] is None, "nobody dispatches or sends here"
 
 
+def test_how_often_the_limiter_denied_in_the_last_hour_is_told_by_reason_and_mailbox(
+    client: FlaskClient, application: Application, clock: MovableClock
+) -> None:
+    application.mailboxes.add("other", "other@example.org")
+    for reason in ("minute", "minute", "day"):
+        application.metrics.denied("news@example.org", reason)
+    application.metrics.flush()
+    mailboxes = client.get("/admin/status").json["mailboxes"]
+    assert {key: one["deniedLastHour"] for key, one in mailboxes.items()} == {
+        "news": {"minute": 2, "day": 1},
+        "other": {},
+    }
+    assert client.get(f"{NEWS}/budget").json["deniedLastHour"] == {"minute": 2, "day": 1}
+    clock.advance(hours=1, minutes=1)
+    assert client.get(f"{NEWS}/budget").json["deniedLastHour"] == {}
+
+
 def test_a_changed_limit_is_what_the_next_decision_is_made_with(client: FlaskClient, application: Application) -> None:
     assert application.senders.find("mailbox:news").limits.per_minute == 12  # type: ignore[union-attr]
     client.put(NEWS, json={"rateLimitPerMinute": 2})

@@ -16,6 +16,7 @@ from support.messages import ATTEMPT, message_in, new_message, reloaded, submitt
 from web.asking import ADMIN_TOKEN, PAGES
 from web.pages.populated import populate
 
+GUID = "5a4db0c5-7e4a-4a7e-9c1d-2b6f0a5e1c01"
 NOT_FOR_READERS = ("/ui/tokens", "/ui/audit", "/ui/compose")
 EVIL = "<script>alert(1)</script>{{7*7}}\"'><img src=x onerror=alert(2)>"
 
@@ -231,6 +232,25 @@ def test_a_mailbox_is_paused_with_a_reason_and_resumed(admin, application, news,
     assert "until it is resumed" in admin.look("/ui/mailboxes")
     actions = [line.action for line in application.audit.lines()]
     assert actions == ["mailbox.pause", "mailbox.resume", "mailbox.pause"]
+
+
+def test_how_often_the_limiter_denied_in_the_last_hour_is_told_by_reason(admin, beheerder, application, news, clock):
+    tenant = {"key": "acme", "provider": "microsoft-graph", "address": "post@acme.example", "graphTenantId": GUID,
+              "graphClientId": GUID, "graphClientSecret": "s"}  # fmt: skip
+    assert admin.send("/ui/tenants", tenant).status_code == 303
+    for key, reason, times in (
+        ("news@x.nl", "minute", 3),
+        ("news@x.nl", "day", 1),
+        ("post@acme.example", "in_flight", 2),
+    ):
+        for _ in range(times):
+            application.metrics.denied(key, reason)
+    application.metrics.flush()
+    assert "Denied in the last hour</dt><dd>3 for the minute, 1 for the day</dd>" in admin.look(f"/ui/mailboxes/{news}")
+    assert "<dt>Geweigerd in het afgelopen uur</dt><dd>3 " in beheerder.look(f"/ui/mailboxes/{news}")
+    assert "<dd>2 for too many at once</dd>" in admin.look("/ui/tenants/acme")
+    clock.advance(hours=1, minutes=1)
+    assert "Denied in the last hour" not in admin.look(f"/ui/mailboxes/{news}")
 
 
 def test_a_reset_forgets_what_was_used(admin, application, news):

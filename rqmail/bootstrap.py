@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rqmail.administration.checkup import Checkup
     from rqmail.administration.mailboxes import Mailboxes
     from rqmail.administration.tenants import Tenants
+    from rqmail.campaigns.suppression import Suppressions
     from rqmail.content_store import ContentStore
     from rqmail.delivery.dispatch import Dispatcher
     from rqmail.delivery.lanes import Lanes, LanesReport
@@ -320,6 +321,13 @@ class Application:
         return Imports(self.clock, self.intake)
 
     @_Part
+    def suppressions(self) -> Suppressions:
+        """Who gets no mail."""
+        from rqmail.campaigns.suppression import Suppressions
+
+        return Suppressions(self.clock)
+
+    @_Part
     def submission(self) -> Submission:
         """Where a repeated request is taken once."""
         from rqmail.intake.idempotency import Submission
@@ -353,6 +361,7 @@ class Application:
             self.overview,
             self.senders,
             self.imports,
+            self.suppressions,
             self.clock,
         )
 

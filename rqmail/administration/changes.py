@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from rqmail.administration import messages
 from rqmail.administration.access import Access, TokenView
@@ -14,8 +15,10 @@ from rqmail.administration.audit import BY_ITSELF, Audit
 from rqmail.administration.mailboxes import Mailboxes, MailboxView
 from rqmail.administration.messages import BulkActionName, Decision, Filter, MessageView
 from rqmail.administration.tenants import Tenants, TenantView
+from rqmail.campaigns.suppression import SuppressionImport, SuppressionRow, Suppressions
 from rqmail.clock import Clock
 from rqmail.delivery.senders import Senders
+from rqmail.errors import NotFoundError
 from rqmail.insight.overview import Overview
 from rqmail.intake.importing import Imports
 from rqmail.models import counts
@@ -45,6 +48,7 @@ class Changes:
     overview: Overview
     senders: Senders
     imports: Imports
+    suppressions: Suppressions
     clock: Clock
     who: str = "nobody"
 
@@ -211,6 +215,34 @@ class Changes:
             change.after = {"state": self.imports.find(import_id).state, "cancelled": cancelled}
         return cancelled
 
+    # --- the suppression list ---
+
+    def suppress(self, address: str, *, tenant: str | None, reason: str) -> SuppressionRow:
+        """Let an address get no mail from now on, of all senders or of one tenant."""
+        with self.audit.change(self.who, "suppression.add", _suppressed(address, tenant)) as change:
+            with suppress(NotFoundError):
+                change.before = self.suppressions.get(address, tenant=tenant)
+            change.after = added = self.suppressions.add(address, tenant=tenant, reason=reason, source=self.who)
+        return added
+
+    def unsuppress(self, address: str, *, tenant: str | None) -> SuppressionRow:
+        """Let an address get mail again; answer what stood against it."""
+        with self.audit.change(self.who, "suppression.remove", _suppressed(address, tenant)) as change:
+            change.before = removed = self.suppressions.remove(address, tenant=tenant)
+        return removed
+
+    def import_suppressions(
+        self, file: IO[bytes], name: str, *, tenant: str | None, reason: str, dry_run: bool
+    ) -> SuppressionImport:
+        """Let every address of a file get no mail from now on, all or none of them."""
+        source = f"{self.who}: {name}" if name else self.who
+        if dry_run:
+            return self.suppressions.take(file, source=source, tenant=tenant, reason=reason, dry_run=True)
+        with self.audit.change(self.who, "suppression.import", _suppressed("", tenant)) as change:
+            report = self.suppressions.take(file, source=source, tenant=tenant, reason=reason)
+            change.after = {"file": name, "rows": report.rows, "added": report.added, "errors": report.error_count}
+        return report
+
     def count_bulk(self, action: BulkActionName, wanted: Filter) -> int:
         """Count the messages that :meth:`bulk` would move now."""
         return messages.count_of(action, wanted, self.clock())
@@ -225,3 +257,9 @@ class Changes:
             acted = act()
             change.after = {"status": acted.status}
         return acted
+
+
+def _suppressed(address: str, tenant: str | None) -> str:
+    """Name an entry of the list, or a whole list without an address, as the audit does."""
+    of = "" if tenant is None else f"tenant:{tenant}"
+    return "suppression:" + " ".join(filter(None, [address.strip()[:80], of]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -18,6 +18,7 @@ from rqmail.models.content import Importance, Person
 from rqmail.models.contents import Contents, load_contents
 from rqmail.models.listing import Filter
 from rqmail.models.message import Message, MessageStatus, Priority
+from rqmail.models.recipients import Result, results_of
 
 __all__ = ["BulkActionName", "Decision", "Filter", "Happening", "MessageLine", "MessageView", "RecipientView"]
 
@@ -81,6 +82,21 @@ class RecipientView:
 
 
 @dataclass(frozen=True, slots=True)
+class ResultView:
+    """What became of one recipient: ``suppressed`` (``code`` is why) or ``bounced``.
+
+    A bounce is ``probable`` where its report was matched by address, time and subject alone.
+    """
+
+    address: str
+    result: str
+    code: str | None
+    detail: str | None
+    at: datetime
+    probable: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AttachmentView:
     """One file of a message: ``number`` counts them from 1, ``sha256`` names its bytes wherever they are kept."""
 
@@ -130,6 +146,7 @@ class MessageView(MessageLine):
 
     mailbox_key: str | None
     recipients: tuple[RecipientView, ...]
+    results: tuple[ResultView, ...]
     text: str | None
     html: str | None
     attachments: tuple[AttachmentView, ...]
@@ -147,7 +164,7 @@ class MessageView(MessageLine):
 def show(message_id: str) -> MessageView:
     """Answer one message in full."""
     row = _row(message_id)
-    return _view(row, load_contents([message_id])[message_id])
+    return _view(row, load_contents([message_id])[message_id], results_of([message_id]).get(message_id, []))
 
 
 def attachment(message_id: str, number: str) -> AttachmentView:
@@ -171,7 +188,8 @@ def show_all(message_ids: Sequence[str]) -> list[MessageView]:
     with pooled_connection():
         rows = {row.id: row for row in Message.select().where(Message.id.in_(list(message_ids)))}
     contents = load_contents(list(rows))
-    return [_view(rows[one], contents[one]) for one in message_ids if one in rows]
+    results = results_of(list(rows))
+    return [_view(rows[one], contents[one], results.get(one, [])) for one in message_ids if one in rows]
 
 
 def find(wanted: Filter, *, limit: int = 50, after: str | None = None) -> list[MessageLine]:
@@ -275,12 +293,15 @@ def _act(action: BulkActionName, ids: Sequence[str], now: datetime, by: str) -> 
     return sum(_decide(_row(one), decision, now, by) for one in ids)
 
 
-def _view(row: Message, contents: Contents) -> MessageView:
+def _view(row: Message, contents: Contents, results: Iterable[Result]) -> MessageView:
     extras = contents.extras
     return MessageView(
         **_line_fields(row, contents.recipients[0].address if contents.recipients else None),
         mailbox_key=row.mailbox_key,
         recipients=tuple(RecipientView(to.kind.value, to.address, to.name) for to in contents.recipients),
+        results=tuple(
+            ResultView(one.address, one.result, one.code, one.detail, one.at, one.probable) for one in results
+        ),
         text=contents.text,
         html=contents.html,
         attachments=tuple(

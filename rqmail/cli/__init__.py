@@ -35,6 +35,7 @@ COMMANDS = {
     "tenant": Place("tenant", "tenant", "Tenants and their mail settings."),
     "token": Place("token", "token", "Tokens for the API and the pages."),
     "message": Place("message", "message", "Messages: show, list, cancel, requeue, resolve."),
+    "suppression": Place("suppression", "suppression", "Addresses that get no mail: add, remove, list, import."),
     "dispatch": Place("operation", "dispatch", "Do one pass: hand what can be sent now to the workers."),
     "worker": Place("processes", "worker", "Send mail until told to stop."),
     "scheduler": Place("processes", "scheduler", "Keep the ticks coming: dispatch, recovery, purge."),

@@ -76,6 +76,11 @@ def content_options(function: _F) -> _F:
         click.option(
             "--unsubscribe-url", metavar="URL", help="List-Unsubscribe with one click (RFC 8058): an https address."
         ),
+        click.option(
+            "--ignore-unsubscribed",
+            is_flag=True,
+            help="Send also to who unsubscribed: no news, but what they need. Never past a bounce or a complaint.",
+        ),
         click.option("--read-receipt", is_flag=True, help="Ask for a receipt when the mail is read."),
         click.option("--delivery-receipt", is_flag=True, help="Ask for a receipt when the mail is delivered."),
         click.option(
@@ -112,5 +117,7 @@ def tell_notices(taken: Checked) -> None:
     """Say on stderr what whoever handed a message in should know about it."""
     for fold in taken.folded:
         click.echo(f"{fold.address} was named twice: kept in {fold.kept}, left out of {fold.left_out}.", err=True)
+    for one in taken.message.left_out:
+        click.echo(f"{one.address} is suppressed ({one.reason} since {one.since:%Y-%m-%d}) and gets nothing.", err=True)
     for notice in taken.notices:
         click.echo(f"Warning: {notice.field}: {notice.text}", err=True)

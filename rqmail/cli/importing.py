@@ -62,6 +62,7 @@ Examples:
 @click.option("--timezone", metavar="ZONE", help="Where times without a zone are local; default RQMAIL_TIMEZONE.")
 @click.option("--date-format", metavar="FORMAT", help="How times are written, such as %d-%m-%Y %H:%M.")
 @click.option("--skip-duplicates", is_flag=True, help="Leave out rows whose recipients an earlier row has.")
+@click.option("--ignore-unsubscribed", is_flag=True, help="Send also to who unsubscribed: no news, but what they need.")
 @click.option("--errors", type=click.Path(dir_okay=False, writable=True), help="Write the bad rows to this CSV file.")
 @click.option("--dry-run", is_flag=True, help="Check everything, store nothing; exits with 2 when a row is bad.")
 @click.option("--list", "list_", is_flag=True, help="List what was imported lately, newest first.")
@@ -84,6 +85,7 @@ def import_(
     list_: bool,
     ignore_other_columns: bool,
     skip_duplicates: bool,
+    ignore_unsubscribed: bool,
     dry_run: bool,
     json_: bool,
 ) -> None:
@@ -120,6 +122,7 @@ def import_(
             name="" if file == "-" else Path(file).name,
             dry_run=dry_run,
             skip_duplicates=skip_duplicates,
+            ignore_unsubscribed=ignore_unsubscribed,
             errors_told=MOST_REMEMBERED if json_ else MAX_ERRORS_TOLD,
             on_bad_row=on_bad_row,
             on_progress=on_progress,
@@ -200,6 +203,16 @@ def _print_report(report: ImportReport, *, dry_run: bool) -> None:
             click.echo(f"  row {one.row}: {one.address}", err=True)
         if report.duplicates > len(report.duplicate_rows):
             click.echo(f"  … and {report.duplicates - len(report.duplicate_rows):,} more", err=True)
+    if report.suppressed:
+        click.echo(
+            f"{counted(report.suppressed, 'recipient gets', 'recipients get')} nothing, being suppressed;"
+            f" {counted(report.emptied, 'row is', 'rows are')} for nobody else, and left out.",
+            err=True,
+        )
+        for gone in report.suppressed_rows:
+            click.echo(f"  row {gone.row}: {gone.address} ({gone.reason})", err=True)
+        if report.suppressed > len(report.suppressed_rows):
+            click.echo(f"  … and {report.suppressed - len(report.suppressed_rows):,} more", err=True)
     if dry_run:
         click.echo(f"{counted(report.rows, 'row is', 'rows are')} good; nothing was stored (--dry-run).")
     else:

@@ -73,10 +73,12 @@ def send(
     if html is not None and html_file is not None:
         raise click.UsageError("--html and --html-file exclude each other.")
     if eml is not None:
+        ignore_unsubscribed = content.pop("ignore_unsubscribed")
         refuse_beside_eml({"subject", "text", "html", "text_file", "html_file", *content})
         recipients = tuple(one.address for line in (*to, *cc, *bcc) for one in parse_addresses(line, "to"))
         with relayed(eml, sender(mailbox, tenant), recipients or None) as found:
-            _take(replace(found.draft, at=at, expires=expires, priority=priority), json_=json_)
+            draft = replace(found.draft, at=at, expires=expires, priority=priority)
+            _take(replace(draft, ignore_unsubscribed=ignore_unsubscribed), json_=json_)
         return
     if subject is None:
         raise click.UsageError("Missing option '--subject'.")
@@ -99,7 +101,12 @@ def send(
 def _take(draft: Draft, *, json_: bool) -> None:
     [taken] = application().intake.by(COMMAND_LINE).take([draft])
     if json_:
-        told = {"id": taken.message.id, "folded": taken.folded, "notices": [one.told() for one in taken.notices]}
+        told = {
+            "id": taken.message.id,
+            "folded": taken.folded,
+            "suppressed": taken.message.left_out,
+            "notices": [one.told() for one in taken.notices],
+        }
         print_json(told, one_line=True)
         return
     click.echo(taken.message.id)

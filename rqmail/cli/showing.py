@@ -46,6 +46,10 @@ def print_view(view: MessageView, wait: Wait, now: datetime) -> None:
         shown_inline = f", inline as {file.content_id}" if file.is_inline else ""
         told = f"{file.name} ({file.content_type}, {file.size:,} bytes, SHA-256 {file.sha256}{shown_inline})"
         out.print(f"{'file':>10}  {plain(told)}")
+    for result in view.results:
+        sure = ", probably" if result.probable else ""
+        why = f"{result.code}: {result.detail}" if result.detail else result.code
+        out.print(f"{result.result:>10}  {plain(f'{result.address} ({why}{sure}, {moment(result.at, now)})')}")
     happened = table("when", "what", "by", "detail", folds=("what", "detail"), drops=("by",))
     for one in view.events:
         happened.add_row(moment(one.at, now), plain(_what(one)), plain(one.by or ""), plain(_detail(one)))

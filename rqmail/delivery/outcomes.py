@@ -11,6 +11,7 @@ from typing import Protocol
 from rqmail.clock import Clock, monotonic
 from rqmail.content_store import ContentStore
 from rqmail.delivery.composing import UnreadableError, composed
+from rqmail.delivery.leaving_out import NobodyLeftError, without_suppressed
 from rqmail.delivery.senders import Sender, Senders
 from rqmail.errors import (
     InvalidInputError,
@@ -153,13 +154,14 @@ class MailProviderService:
         try:
             sender = self._senders.find(message.sender)
             known = contents or load_contents([message.id]).get(message.id)
+            known = without_suppressed(message, known, at)
             mail = composed(message, known, permit, self._contents)
             if sender.limits is not None:
                 message.will_upload(upload_volume(mail))
         except NotFoundError as missing:
             return self._written(message.mark_error, f"The sender is gone: {missing}.", now=self._clock())
-        except UnreadableError as unreadable:
-            return self._written(message.mark_error, str(unreadable), now=self._clock())
+        except (UnreadableError, NobodyLeftError) as unsendable:
+            return self._written(message.mark_error, str(unsendable), now=self._clock())
         except AWAY_ERRORS:
             return self._put_back(message)
         except Exception as fault:

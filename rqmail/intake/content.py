@@ -56,9 +56,15 @@ def checked_extras(
     headers: object,
     unsubscribe_url: str | None,
     from_: str | None,
+    ignore_unsubscribed: bool = False,
 ) -> Extras:
     """Answer the fields that few messages have; raises ``InvalidInputError`` naming the one that is wrong."""
-    for field, value in (("readReceipt", read_receipt), ("deliveryReceipt", delivery_receipt)):
+    truths = {
+        "readReceipt": read_receipt,
+        "deliveryReceipt": delivery_receipt,
+        "ignoreUnsubscribed": ignore_unsubscribed,
+    }
+    for field, value in truths.items():
         if not isinstance(value, bool):
             raise InvalidInputError(field, value, "true or false")
     senders = _persons("from", from_ or "")
@@ -71,6 +77,7 @@ def checked_extras(
         delivery_receipt=delivery_receipt,
         headers=checked_headers(headers, unsubscribe_url),
         from_=senders[0] if senders else None,
+        ignore_unsubscribed=ignore_unsubscribed,
     )
 
 

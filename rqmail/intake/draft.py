@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from rqmail.intake.content import (
 )
 from rqmail.intake.moments import check_moments, moment_of
 from rqmail.intake.recipients import Folded, recipients_of
+from rqmail.intake.suppressed import without_suppressed
 from rqmail.logs import event_log
 from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.content import Importance
@@ -49,6 +50,7 @@ class Draft:
     or sequences of them. ``at`` and ``expires`` are ISO 8601 texts or datetimes, both with their time zone.
     ``importance`` is how mail programs mark it, ``priority`` when it goes out. ``headers`` are names and values;
     ``unsubscribe_url`` makes those of one-click unsubscribing. ``from_`` is whom it is from, where not the mailbox.
+    With ``ignore_unsubscribed`` it also goes to whoever unsubscribed: no news, but what somebody needs, as an invoice.
     """
 
     sender: str
@@ -69,13 +71,15 @@ class Draft:
     headers: Sequence[tuple[str, str]] = ()
     unsubscribe_url: str | None = None
     from_: str | None = None
+    ignore_unsubscribed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
     """A draft that passed every check: the message to be stored.
 
-    ``folded`` tells which of its addresses were named twice, ``notices`` what whoever hands it in should know.
+    ``folded`` tells which of its addresses were named twice, ``notices`` what whoever hands it in should know, and the
+    message's ``left_out`` which of them are suppressed.
     """
 
     message: NewMessage
@@ -143,7 +147,11 @@ class Intake:
     def take(self, drafts: Sequence[Draft]) -> list[Checked]:
         """Take all of these in, or none if one is wrong, and answer what became of each."""
         checks = self.checks()
-        checked = [checks.check(draft) for draft in drafts]
+        checked = []
+        for one in checks.check_all(drafts):
+            if isinstance(one, InvalidInputError):
+                raise one
+            checked.append(one)
         self.store(one.message for one in checked)
         return checked
 
@@ -195,7 +203,7 @@ class Intake:
 def check(draft: Draft, now: datetime, rules: SenderRules = SenderRules(), reader: Reader | None = None) -> Checked:
     """Turn a draft into a message that can be stored; raises ``InvalidInputError`` naming the field that is wrong.
 
-    Whether the sender exists, and what rules it has, is asked apart, once for many: :class:`Checks`.
+    Whether the sender exists, what rules it has, and who is suppressed, is asked apart, once for many: :class:`Checks`.
     """
     recipients, folded = recipients_of(draft.to, draft.cc, draft.bcc, ascii_only=rules.ascii_only)
     at, expires = moment_of("at", draft.at), moment_of("expires", draft.expires)
@@ -210,6 +218,7 @@ def check(draft: Draft, now: datetime, rules: SenderRules = SenderRules(), reade
         headers=draft.headers,
         unsubscribe_url=draft.unsubscribe_url,
         from_=draft.from_,
+        ignore_unsubscribed=draft.ignore_unsubscribed,
     )
     files = checked_files(
         draft.attachments, text=text, html=html, most_bytes=rules.max_message_bytes, reader=reader or Reader()
@@ -242,8 +251,36 @@ class Checks:
 
     def check(self, draft: Draft) -> Checked:
         """Turn a draft into a message that can be stored, or raise ``InvalidInputError``."""
-        rules = self._rules.get(draft.sender) or self.require_sender(draft.sender)
-        return check(draft, self._now, rules, self._reader)
+        [checked] = self.check_all([draft])
+        if isinstance(checked, InvalidInputError):
+            raise checked
+        return checked
+
+    def check_all(self, drafts: Sequence[Draft | InvalidInputError]) -> list[Checked | InvalidInputError]:
+        """Turn each of some drafts into a message that can be stored, or into what is wrong with it.
+
+        Who is suppressed is left out of each message; ``AllSuppressedError`` stands for one with nobody left.
+        """
+        found = [self._formed(draft) for draft in drafts]
+        sound = [one for one in found if isinstance(one, Checked)]
+        allowed = iter(without_suppressed([one.message for one in sound]))
+        answers: list[Checked | InvalidInputError] = []
+        for one in found:
+            if isinstance(one, Checked):
+                message = next(allowed)
+                answers.append(message if isinstance(message, InvalidInputError) else replace(one, message=message))
+            else:
+                answers.append(one)
+        return answers
+
+    def _formed(self, draft: Draft | InvalidInputError) -> Checked | InvalidInputError:
+        if isinstance(draft, InvalidInputError):
+            return draft
+        try:
+            rules = self._rules.get(draft.sender) or self.require_sender(draft.sender)
+            return check(draft, self._now, rules, self._reader)
+        except InvalidInputError as wrong:
+            return wrong
 
     def require_sender(self, sender: str) -> SenderRules:
         """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""

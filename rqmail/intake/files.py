@@ -11,15 +11,23 @@ from typing import IO, Any, Literal
 from rqmail.errors import InvalidInputError
 from rqmail.intake.columns import COLUMNS, Naming, is_blank, naming_of, values_of
 from rqmail.intake.documents import json_rows
-from rqmail.intake.draft import Checks, Draft
+from rqmail.intake.draft import Checked, Checks, Draft
 from rqmail.intake.encodings import find_encoding, lines_of
 from rqmail.intake.moments import LocalTime, local_time
-from rqmail.intake.recipients import same_person
 from rqmail.intake.sheets import SHEET_BYTES, is_sheet, sheet_rows
+from rqmail.intake.suppressed import AllSuppressedError
 from rqmail.intake.tables import find_dialect, rows
-from rqmail.models.message import NewMessage
+from rqmail.models.message import LeftOut, NewMessage
+from rqmail.text.addresses import same_person
 
 Format = Literal["csv", "jsonl"]
+
+#: A row: its number, its cells, and the draft it is or what is wrong with it.
+_Row = tuple[int, tuple[str, ...], Draft | InvalidInputError]
+
+#: Rows checked at once, at most, and characters in their cells.
+_ROWS_AT_ONCE = 250
+_CHARACTERS_AT_ONCE = 500_000
 
 #: How many errors of a file are told in full; the rest is counted.
 MAX_ERRORS_TOLD = 20
@@ -96,13 +104,24 @@ class Duplicate:
 
 
 @dataclass(frozen=True, slots=True)
+class SuppressedRow:
+    """Somebody a row's message does not go to, and why."""
+
+    row: int
+    address: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ImportReport:
     """What became of a file: nothing is stored unless ``error_count`` is 0; ``errors`` holds the first of them.
 
     ``encoding`` is what it was read in (empty for a spreadsheet), ``delimiter`` what stands between the cells of a CSV
     file, ``passed_over`` the rows above its header;
     ``duplicates`` counts rows all of whose recipients earlier rows have, ``skipped`` those left out for that, and
-    ``duplicate_rows`` holds the first of them. ``import_id`` names what was kept of it, if anything was.
+    ``duplicate_rows`` holds the first of them. ``suppressed`` counts recipients who are suppressed and get nothing,
+    ``suppressed_rows`` holds the first of them, ``emptied`` counts rows left out for having no others. ``import_id``
+    names what was kept of it, if anything was.
     """
 
     rows: int
@@ -116,6 +135,9 @@ class ImportReport:
     duplicate_rows: tuple[Duplicate, ...] = ()
     import_id: str | None = None
     delimiter: str = ""
+    suppressed: int = 0
+    emptied: int = 0
+    suppressed_rows: tuple[SuppressedRow, ...] = ()
 
 
 @dataclass(slots=True)
@@ -125,6 +147,7 @@ class _Source:
     file: IO[bytes]
     sender: str
     reading: Reading
+    ignore_unsubscribed: bool = False
     encoding: str = ""
     delimiter: str = ""
     header: tuple[str, ...] = ()
@@ -187,7 +210,7 @@ class _Source:
                     values[name] = self.reading.local_time.read(name, values[name])
         except InvalidInputError as error:
             return error
-        return Draft(self.sender, **values)
+        return Draft(self.sender, ignore_unsubscribed=self.ignore_unsubscribed, **values)
 
 
 @dataclass(slots=True)
@@ -201,6 +224,7 @@ class FileCheck:
     sender: str
     reading: Reading
     skip_duplicates: bool = False
+    ignore_unsubscribed: bool = False
     told: int = MAX_ERRORS_TOLD
 
     def run(
@@ -212,25 +236,30 @@ class FileCheck:
     ) -> ImportReport:
         """Read the file to its end; raises ``InvalidInputError`` when it cannot be read at all."""
         self.checks.require_sender(self.sender)
-        source = _Source(file, self.sender, self.reading)
+        source = _Source(file, self.sender, self.reading, self.ignore_unsubscribed)
         size = max(1, file.seek(0, io.SEEK_END))
         count, error_count = 0, 0
         errors: list[RowError] = []
         duplicates: list[Duplicate] = []
         people = _People()
-        for row, cells, draft in source.drafts():
+        suppressed = _Suppressed(self.told)
+        for row, cells, found in self._checked(source.drafts()):
             count += 1
             if count % 1000 == 0:
                 on_progress("check", count, min(1.0, file.tell() / size))
-            try:
-                message = self.checks.check(_sound(draft)).message
-            except InvalidInputError as error:
+            if isinstance(found, AllSuppressedError):
+                suppressed.note(row, found.left_out)
+                suppressed.emptied += 1
+                continue
+            if isinstance(found, InvalidInputError):
                 error_count += 1
-                wrong = RowError(row, error.field, _short(str(error)))
+                wrong = RowError(row, found.field, _short(str(found)))
                 if len(errors) < self.told:
                     errors.append(wrong)
                 on_bad_row(BadRow(source.header, cells, wrong))
                 continue
+            message = found.message
+            suppressed.note(row, message.left_out)
             repeated = people.repeat(message)
             if repeated and len(duplicates) < self.told:
                 duplicates.append(Duplicate(row, message.recipients[0].address))
@@ -241,7 +270,14 @@ class FileCheck:
         return ImportReport(
             count, 0, error_count, tuple(errors), source.encoding, source.passed_over, people.repeated,
             people.repeated if self.skip_duplicates else 0, tuple(duplicates), delimiter=source.delimiter,
+            suppressed=suppressed.number, emptied=suppressed.emptied, suppressed_rows=tuple(suppressed.first),
         )  # fmt: skip
+
+    def _checked(self, found: Iterator[_Row]) -> Iterator[tuple[int, tuple[str, ...], Checked | InvalidInputError]]:
+        """Check rows some at a time: who is suppressed is asked once for all of them."""
+        for part in _parts(found):
+            checked = self.checks.check_all([draft for _, _, draft in part])
+            yield from ((row, cells, one) for (row, cells, _), one in zip(part, checked, strict=True))
 
 
 def format_of(name: str) -> Format:
@@ -252,6 +288,36 @@ def format_of(name: str) -> Format:
 def drafts(file: IO[bytes], sender: str, reading: Reading | None = None) -> Iterator[Draft]:
     """Read a file's rows as drafts, unchecked; raises ``InvalidInputError`` at the first that cannot be read."""
     return (_sound(draft) for _, _, draft in _Source(file, sender, reading or Reading()).drafts())
+
+
+def _parts(found: Iterator[_Row]) -> Iterator[list[_Row]]:
+    """Cut the rows into parts, of few enough rows and characters that memory does not feel them."""
+    part: list[_Row] = []
+    characters = 0
+    for row in found:
+        part.append(row)
+        characters += sum(map(len, row[1]))
+        if len(part) >= _ROWS_AT_ONCE or characters >= _CHARACTERS_AT_ONCE:
+            yield part
+            part, characters = [], 0
+    if part:
+        yield part
+
+
+class _Suppressed:
+    """Who is suppressed in a file: their number, the first of them, and how many rows are for nobody else."""
+
+    def __init__(self, told: int) -> None:
+        self._told = told
+        self.first: list[SuppressedRow] = []
+        self.number = 0
+        self.emptied = 0
+
+    def note(self, row: int, left_out: Sequence[LeftOut]) -> None:
+        """Note who was left out of a row's message."""
+        self.number += len(left_out)
+        for one in left_out[: max(0, self._told - len(self.first))]:
+            self.first.append(SuppressedRow(row, one.address, one.reason))
 
 
 class _People:

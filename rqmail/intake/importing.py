@@ -25,6 +25,7 @@ from rqmail.intake.files import (
     ImportReport,
     Reading,
     RowError,
+    SuppressedRow,
 )
 from rqmail.logs import event_log
 from rqmail.models import importing
@@ -106,6 +107,7 @@ class Imports:
         name: str = "",
         dry_run: bool = False,
         skip_duplicates: bool = False,
+        ignore_unsubscribed: bool = False,
         errors_told: int = MAX_ERRORS_TOLD,
         on_bad_row: Callable[[BadRow], None] = lambda _row: None,
         on_progress: Progress = lambda _stage, _rows, _share: None,
@@ -116,7 +118,9 @@ class Imports:
         ``InvalidInputError`` when the file cannot be read at all.
         """
         aside = None if dry_run else _Aside(self._clock, self._who, name, sender, ImportState.STORING)
-        check = FileCheck(self._intake.checks(), sender, reading or Reading(), skip_duplicates, MOST_REMEMBERED)
+        check = FileCheck(
+            self._intake.checks(), sender, reading or Reading(), skip_duplicates, ignore_unsubscribed, MOST_REMEMBERED
+        )
         report = _told(_checked(check, file, aside, on_bad_row, on_progress), errors_told)
         if report.error_count or report.import_id is None:
             return report
@@ -130,6 +134,7 @@ class Imports:
         *,
         name: str = "",
         skip_duplicates: bool = False,
+        ignore_unsubscribed: bool = False,
         errors_told: int = MAX_ERRORS_TOLD,
         on_progress: Progress = lambda _stage, _rows, _share: None,
     ) -> ImportReport:
@@ -138,7 +143,9 @@ class Imports:
         The import is CHECKED then, or REFUSED with its bad rows when there is one.
         """
         aside = _Aside(self._clock, self._who, name, sender, ImportState.CHECKED)
-        check = FileCheck(self._intake.checks(), sender, reading or Reading(), skip_duplicates, MOST_REMEMBERED)
+        check = FileCheck(
+            self._intake.checks(), sender, reading or Reading(), skip_duplicates, ignore_unsubscribed, MOST_REMEMBERED
+        )
         return _told(_checked(check, file, aside, lambda _row: None, on_progress), errors_told)
 
     def store(self, import_id: str, on_progress: Progress = lambda _stage, _rows, _share: None) -> int:
@@ -254,7 +261,12 @@ def _checked(
 
 
 def _told(report: ImportReport, number: int) -> ImportReport:
-    return replace(report, errors=report.errors[:number], duplicate_rows=report.duplicate_rows[:number])
+    return replace(
+        report,
+        errors=report.errors[:number],
+        duplicate_rows=report.duplicate_rows[:number],
+        suppressed_rows=report.suppressed_rows[:number],
+    )
 
 
 class _Aside:
@@ -296,7 +308,7 @@ class _Aside:
             self.id,
             state,
             rows=report.rows,
-            expected=0 if report.error_count else report.rows - report.skipped,
+            expected=0 if report.error_count else report.rows - report.skipped - report.emptied,
             report=_remembered(report),
             now=self._clock(),
             lease_until=self._clock() + _LEASE,
@@ -336,6 +348,9 @@ def _remembered(report: ImportReport) -> dict[str, Any]:
         "duplicates": report.duplicates,
         "skipped": report.skipped,
         "duplicateRows": [(one.row, one.address) for one in report.duplicate_rows],
+        "suppressed": report.suppressed,
+        "emptied": report.emptied,
+        "suppressedRows": [(one.row, one.address, one.reason) for one in report.suppressed_rows],
     }
 
 
@@ -353,6 +368,9 @@ def _seen(row: MessageImport, messages: dict[str, int]) -> Import:
         tuple(Duplicate(*one) for one in _listed(known, "duplicateRows")),
         row.id,
         known.get("delimiter", ""),
+        known.get("suppressed", 0),
+        known.get("emptied", 0),
+        tuple(SuppressedRow(*one) for one in _listed(known, "suppressedRows")),
     )
     return Import(
         id=row.id,

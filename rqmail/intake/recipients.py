@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import idna
-
 from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import MAX_ADDRESSES, parse_addresses
 from rqmail.models.message import NewRecipient, RecipientKind
+from rqmail.text.addresses import same_person
 
 #: Exchange refuses a message to more than this by default, after it has said 202.
 MAX_RECIPIENTS = 500
@@ -49,18 +48,6 @@ def recipients_of(
                     "letters of ASCII before the @: this sender's mail leaves through SendGrid, which takes no others",
                 )
     return tuple(kept), tuple(folded)
-
-
-def same_person(address: str) -> str:
-    """Answer what two spellings of one address have in common."""
-    if address.isascii():
-        return address.lower()
-    local, _, domain = address.rpartition("@")
-    try:
-        domain = idna.encode(domain, uts46=True).decode()
-    except idna.IDNAError:
-        domain = domain.lower()
-    return f"{local.casefold()}@{domain}"
 
 
 def _each_once(named: Sequence[NewRecipient]) -> tuple[list[NewRecipient], list[Folded]]:

@@ -14,7 +14,7 @@ from rqmail.intake.draft import Draft
 from rqmail.intake.eml.headers import Address
 from rqmail.intake.eml.mail import File, Mail, read_mail
 from rqmail.intake.headers import MAX_HEADERS, checked_headers
-from rqmail.intake.recipients import same_person
+from rqmail.text.addresses import same_person
 
 _NO_SUBJECT = "(no subject)"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rqmail.intake.recipients import same_person
 from rqmail.models.base import pooled_connection
 from rqmail.models.mailbox import SystemMailbox, TenantMailSetting
+from rqmail.text.addresses import same_person
 
 
 def senders_at(address: str) -> list[str]:

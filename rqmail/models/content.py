@@ -48,7 +48,8 @@ class AttachedFile:
 class Extras:
     """The fields of a message that few messages have; ``headers`` are names and values in order, each name once.
 
-    ``from_`` is whom the mail is from where that is not the mailbox itself.
+    ``from_`` is whom the mail is from where that is not the mailbox itself. With ``ignore_unsubscribed`` it also goes
+    to whoever unsubscribed: a mail that is no news, such as an invoice.
     """
 
     reply_to: tuple[Person, ...] = ()
@@ -57,6 +58,7 @@ class Extras:
     delivery_receipt: bool = False
     headers: tuple[tuple[str, str], ...] = ()
     from_: Person | None = None
+    ignore_unsubscribed: bool = False
 
     @property
     def unsubscribe_url(self) -> str | None:
@@ -74,6 +76,7 @@ class Extras:
             "deliveryReceipt": self.delivery_receipt,
             "headers": self.headers,
             "from": [] if self.from_ is None else [self.from_.address, self.from_.name],
+            "ignoreUnsubscribed": self.ignore_unsubscribed,
         }
         given = {name: value for name, value in told.items() if value}
         return json.dumps(given, ensure_ascii=False, separators=(",", ":")) if given else None
@@ -95,6 +98,7 @@ def extras_of(column: str | None) -> Extras | None:
             delivery_receipt=bool(told.get("deliveryReceipt")),
             headers=tuple((str(name), str(value)) for name, value in told.get("headers", ())),
             from_=Person(*told["from"]) if told.get("from") else None,
+            ignore_unsubscribed=bool(told.get("ignoreUnsubscribed")),
         )
     except (ValueError, TypeError, AttributeError):
         return None

@@ -18,7 +18,7 @@ import peewee
 from rqmail.errors import ConflictError, NotFoundError
 from rqmail.models.base import BaseModel, UtcDateTimeField, db, pooled_connection, to_column, transaction
 from rqmail.models.content import NO_EXTRAS, AttachedFile, extras_of
-from rqmail.models.message import Message, MessageStatus, NewMessage, NewRecipient, Priority, RecipientKind
+from rqmail.models.message import LeftOut, Message, MessageStatus, NewMessage, NewRecipient, Priority, RecipientKind
 
 
 class ImportState(StrEnum):
@@ -344,12 +344,15 @@ def _flat(message: NewMessage) -> list[Any]:
             (one.name, one.content_type, one.size, one.sha256, one.is_inline, one.content_id)
             for one in message.attachments
         ],
+        [(one.address, one.reason, one.since.isoformat()) for one in message.left_out],
     ]
 
 
 def _message(sender: str, flat: Sequence[Any]) -> NewMessage:
     message_id, subject, recipients, text, html, requested_on, expires_on, priority, *content = flat
-    extras, files = content or (None, [])  # a part that was kept aside before there were any
+    said: list[Any] = [None, [], []]
+    said[: len(content)] = content  # a part that was kept aside by an earlier version says less
+    extras, files, left_out = said
     return NewMessage(
         sender=sender,
         subject=subject,
@@ -361,6 +364,7 @@ def _message(sender: str, flat: Sequence[Any]) -> NewMessage:
         priority=Priority(priority),
         attachments=tuple(AttachedFile(*one) for one in files),
         extras=extras_of(extras) or NO_EXTRAS,
+        left_out=tuple(LeftOut(address, why, datetime.fromisoformat(since)) for address, why, since in left_out),
         id=message_id,
     )
 

@@ -18,7 +18,7 @@ from rqmail.models.decisions import DecisionMoves
 from rqmail.models.history import Attempt, Event, Route
 from rqmail.models.results import ResultMoves
 from rqmail.models.states import ENTERED_FROM, FINAL, MessageStatus, names
-from rqmail.models.submitting import NewMessage, NewRecipient, Priority, RecipientKind, insert, insert_within
+from rqmail.models.submitting import LeftOut, NewMessage, NewRecipient, Priority, RecipientKind, insert, insert_within
 
 __all__ = [
     "ENTERED_FROM",
@@ -28,6 +28,7 @@ __all__ = [
     "Claim",
     "Claims",
     "Event",
+    "LeftOut",
     "Message",
     "MessageContent",
     "MessageStatus",

@@ -46,10 +46,19 @@ class NewRecipient:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Somebody a message does not go to because the address is suppressed: why (``hard-bounce``, …), and since when."""
+
+    address: str
+    reason: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class NewMessage:
     """A checked message that is to be submitted; ``sender`` is as :class:`Message` stores it.
 
-    The bytes of ``attachments`` are kept before the message is stored.
+    The bytes of ``attachments`` are kept before the message is stored. Who was ``left_out`` is no recipient.
     """
 
     sender: str
@@ -62,6 +71,7 @@ class NewMessage:
     priority: Priority = Priority.NORMAL
     attachments: tuple[AttachedFile, ...] = ()
     extras: Extras = NO_EXTRAS
+    left_out: tuple[LeftOut, ...] = ()
     id: str = field(default_factory=lambda: str(uuid7()))
 
     @property
@@ -188,6 +198,12 @@ def _write(
             for new in batch
             for position, one in enumerate(new.attachments)
         ],
+    )
+    _insert(
+        execute,
+        "recipient_result",
+        "message_id, address, result, code, at, probable",
+        [(new.id, one.address, "suppressed", one.reason, moment, False) for new in batch for one in new.left_out],
     )
 
 

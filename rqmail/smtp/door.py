@@ -22,8 +22,10 @@ from rqmail.intake.eml.headers import in_one_line
 from rqmail.intake.idempotency import Repeatable, Submission
 from rqmail.intake.recipients import MAX_RECIPIENTS
 from rqmail.intake.relayed import Relayed, relayed
+from rqmail.intake.suppressed import AllSuppressedError
 from rqmail.logs import event_log
 from rqmail.models.base import AWAY_ERRORS
+from rqmail.models.message import NewMessage
 from rqmail.smtp.connection import Connection
 from rqmail.smtp.senders import sender_of
 from rqmail.text.scrubbing import scrubbed_start
@@ -165,9 +167,9 @@ class Door:
     ) -> str:
         try:
             with relayed(mail, sender, recipients, address=address) as found:
-                checked = self._intake.checks().check(found.draft)
+                message = self._checked(found)
                 submitted = self._submission.submit(
-                    [checked.message], _repeatable(principal, found, sender, recipients), by=principal.name
+                    [message], _repeatable(principal, found, sender, recipients), by=principal.name
                 )
         except InvalidInputError as error:
             log.warning("smtp.refused", why=error.field, who=principal.name)
@@ -176,8 +178,22 @@ class Door:
             log.warning("smtp.notStored", err=type(error).__name__, who=principal.name)
             return _AWAY
         [message_id] = submitted.ids
-        log.info("smtp.accepted", messageId=message_id, replayed=submitted.replayed, who=principal.name)
-        return f"250 2.0.0 Stored as {message_id}"
+        left_out = len(message.left_out)
+        log.info(
+            "smtp.accepted", messageId=message_id, replayed=submitted.replayed, suppressed=left_out, who=principal.name
+        )
+        noted = f", without {left_out} suppressed" if left_out else ""
+        return f"250 2.0.0 Stored as {message_id}{noted}"
+
+    def _checked(self, found: Relayed) -> NewMessage:
+        """Answer the message; one with nobody left to go to is taken as it came, and ends saying so.
+
+        A program that speaks SMTP would take a refusal for a fault of its own, and show it to nobody.
+        """
+        try:
+            return self._intake.checks().check(found.draft).message
+        except AllSuppressedError as nobody_left:
+            return nobody_left.message
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

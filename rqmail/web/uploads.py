@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from flask import current_app, request
+from werkzeug.datastructures import FileStorage
 
 from rqmail.web.context import application
 
@@ -54,6 +55,13 @@ def takes_file(view: _V) -> _V:
     """Let a view be sent a form with a file, and nothing else: larger than any other body."""
     setattr(view, _MARK, Taken(frozenset({FORM}), json=False))
     return view
+
+
+def one_file(value: object) -> object:
+    """Answer the file of a form; raises ``ValueError``, which pydantic reports, for what is none, or several."""
+    if not isinstance(value, FileStorage):
+        raise ValueError("one file, sent as a part with its filename")  # noqa: TRY004
+    return value
 
 
 def takes_mail(view: _V) -> _V:

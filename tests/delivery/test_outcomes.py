@@ -30,6 +30,7 @@ from rqmail.mailers.base import Mail, Receipt
 from rqmail.mailers.rate_limited import RateLimitedGraphMailer
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, MessageContent, MessageStatus, Recipient
+from rqmail.models.suppression import INSTALLATION, Entry, Reason, keep
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.spread import compute_spread_ms
@@ -680,3 +681,14 @@ def test_an_attempt_keeps_what_its_mailbox_kept_when_it_began(database, redis_cl
     Message.start_sending([message.id], claim="c", now=START, lease_until=START + timedelta(minutes=1), route=route)
     SystemMailbox.update(sent_items="keep").execute()
     assert reloaded(message).route == route
+
+
+def test_a_message_whose_recipients_are_all_suppressed_meanwhile_ends_without_a_call(database, service, outside):
+    message = message_in(S.SENDING)
+    keep([Entry("reader0@example.org", INSTALLATION, Reason.HARD_BOUNCE, "a report", START)])
+    assert service.send(message) is Ending.DONE
+    after = reloaded(message)
+    assert (after.status, outside.sent) == (S.ERROR, [])
+    assert after.last_error.startswith(
+        "Nothing was sent: every recipient is suppressed: reader0@example.org (hard-bounce"
+    )

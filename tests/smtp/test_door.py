@@ -14,8 +14,10 @@ from ipaddress import ip_network
 import peewee
 import pytest
 
+from rqmail.delivery.leaving_out import NobodyLeftError, without_suppressed
 from rqmail.models.attachments import MessageAttachment
 from rqmail.models.base import pooled_connection
+from rqmail.models.contents import load_contents
 from rqmail.models.message import Message
 from rqmail.smtp.certificate import Certificate
 from rqmail.smtp.connection import MAX_CONNECTIONS_OF_ONE, Guests
@@ -365,3 +367,15 @@ def test_a_changed_certificate_is_used_for_the_next_connection(
 )
 def test_loopback_and_named_networks_are_trusted(address: str, trusted: bool) -> None:
     assert Guests((ip_network("10.0.0.0/8"),)).trusts(address) is trusted
+
+
+def test_who_is_suppressed_is_left_out_and_a_mail_for_nobody_else_is_taken_and_ends_saying_so(door: Listening) -> None:
+    door.app.suppressions.add("b@x.nl", source="test")
+    with door.client() as client:
+        assert client.send_message(mail(), FROM, ["a@x.nl", "B@x.nl"]) == {}
+        assert client.send_message(mail(Subject="Factuur 8"), FROM, ["b@x.nl"]) == {}
+    some, nobody = stored()
+    assert recipients(some.id) == [("to", "", "a@x.nl")]
+    assert recipients(nobody.id) == [("bcc", "", "b@x.nl")]
+    with pytest.raises(NobodyLeftError, match=r"every recipient is suppressed: b@x\.nl"):
+        without_suppressed(nobody, load_contents([nobody.id])[nobody.id], door.app.clock())

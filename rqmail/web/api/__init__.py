@@ -13,6 +13,7 @@ from rqmail.web.api import (
     reference,
     status,
     submitting,
+    suppression,
     tenants,
     tokens,
 )
@@ -22,7 +23,7 @@ def register_api(app: Flask) -> None:
     """Add the API and its documentation to the application."""
     api = Blueprint("api", __name__)
     api.before_request(bodies.check)
-    for part in (mailboxes, tenants, submitting, importing, messages, tokens, changes, status):
+    for part in (mailboxes, tenants, submitting, importing, messages, suppression, tokens, changes, status):
         api.register_blueprint(part.blueprint)
     app.register_blueprint(api)
     app.register_blueprint(reference.blueprint)

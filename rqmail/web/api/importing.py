@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from flask import Blueprint
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from spectree.model_adapter.pydantic_adapter import BaseFile
-from werkzeug.datastructures import FileStorage
 
 from rqmail.administration.access import Scope
 from rqmail.errors import InvalidInputError
@@ -23,7 +22,7 @@ from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Paging, listed, sender_named
 from rqmail.web.context import application, changes, may_send_from, principal, who
 from rqmail.web.errors import FieldsError, ForbiddenError, ForbiddenSenderError
-from rqmail.web.uploads import takes_file
+from rqmail.web.uploads import one_file, takes_file
 
 blueprint = Blueprint("importing", __name__, url_prefix="/messages/imports")
 
@@ -33,12 +32,6 @@ _TAG = "Imports"
 _FIELDS = {"date-format": "dateFormat", "column": "columns"}
 
 
-def _one_file(value: object) -> object:
-    if not isinstance(value, FileStorage):
-        raise ValueError("one file, sent as a part with its filename")  # noqa: TRY004 - what pydantic reports
-    return value
-
-
 class NewImport(ApiModel):
     """A file of messages and how it is to be read; sent from a system mailbox, a tenant, or (with neither) the default.
 
@@ -46,7 +39,7 @@ class NewImport(ApiModel):
     priority, expires.
     """
 
-    file: Annotated[BaseFile, AfterValidator(_one_file)]
+    file: Annotated[BaseFile, AfterValidator(one_file)]
     mailbox: Line | None = None
     tenant: Line | None = None
     format: Annotated[Literal["csv", "jsonl"] | None, Field(description="Left out, it is told by the file's name")] = (
@@ -66,6 +59,7 @@ class NewImport(ApiModel):
     timezone: Annotated[Line | None, Field(description="Where times without a zone are local")] = None
     date_format: Annotated[Line | None, Field(description="How times are written, such as %d-%m-%Y %H:%M")] = None
     skip_duplicates: Annotated[bool, Field(description="Leave out rows whose recipients earlier rows have")] = False
+    ignore_unsubscribed: Annotated[bool, Field(description="Also to who unsubscribed")] = False
     dry_run: Annotated[bool, Field(description="Check everything, store nothing")] = False
 
     @model_validator(mode="after")
@@ -90,11 +84,20 @@ class DuplicateOf(ApiModel):
     address: str
 
 
+class SuppressedRowOf(ApiModel):
+    """Somebody a row's message does not go to, and why."""
+
+    row: int
+    address: str
+    reason: str
+
+
 class FileReport(ApiModel):
     """What was found in a file: at most 1,000 errors and duplicates by row, the counts are of all.
 
     encoding is what it was read in (empty for a spreadsheet), delimiter what stands between the cells of a CSV file,
-    passedOver the rows above its header; skipped counts the duplicates that were left out.
+    passedOver the rows above its header; skipped counts the duplicates that were left out, suppressed the recipients
+    that get nothing because they are suppressed, emptied the rows left out for having no others.
     """
 
     rows: int
@@ -107,6 +110,9 @@ class FileReport(ApiModel):
     duplicates: int
     skipped: int
     duplicate_rows: list[DuplicateOf]
+    suppressed: int
+    emptied: int
+    suppressed_rows: list[SuppressedRowOf]
 
 
 class ImportResult(FileReport):
@@ -190,6 +196,7 @@ def import_file(form: NewImport) -> Any:
             name=name,
             dry_run=form.dry_run,
             skip_duplicates=form.skip_duplicates,
+            ignore_unsubscribed=form.ignore_unsubscribed,
             errors_told=MOST_REMEMBERED,
         )
     except InvalidInputError as error:

@@ -90,6 +90,10 @@ class NewMail(ApiModel):
     unsubscribe_url: Annotated[
         Line | None, Field(description="List-Unsubscribe with one click (RFC 8058): an https address")
     ] = None
+    ignore_unsubscribed: Annotated[
+        bool,
+        Field(strict=True, description="Also to who unsubscribed: what they need, as an invoice; never past a bounce"),
+    ] = False
     from_: Annotated[
         Line | None, Field(alias="from", description="Whom it is from, if not the mailbox; Exchange must allow it")
     ] = None
@@ -164,6 +168,7 @@ def draft_of(mail: NewMail, sender: str, parts: Iterable[tuple[str, FileStorage]
         headers=_pairs(mail.headers),
         unsubscribe_url=mail.unsubscribe_url,
         from_=mail.from_,
+        ignore_unsubscribed=mail.ignore_unsubscribed,
     )
 
 

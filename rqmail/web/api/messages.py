@@ -58,6 +58,20 @@ class RecipientOf(ApiModel):
     name: str
 
 
+class ResultOf(ApiModel):
+    """What became of one recipient: suppressed (code is why, nothing was sent to it) or bounced (code is the status).
+
+    A bounce is probable where its report was matched by address, time and subject alone.
+    """
+
+    address: str
+    result: Literal["suppressed", "bounced"]
+    code: str | None
+    detail: str | None
+    at: datetime
+    probable: bool
+
+
 class AttachmentOf(ApiModel):
     """One file of a message; its bytes are at /messages/ID/attachments/NUMBER."""
 
@@ -115,6 +129,7 @@ class MessageInFull(MessageInList):
 
     mailbox_key: str | None
     recipients: list[RecipientOf]
+    results: list[ResultOf]
     text: str | None
     html: str | None
     attachments: list[AttachmentOf]

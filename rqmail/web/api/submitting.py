@@ -7,6 +7,7 @@ import json as jsonlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import datetime
 from tempfile import SpooledTemporaryFile
 from typing import Annotated, Any, BinaryIO, Literal, cast
 
@@ -92,6 +93,7 @@ class MimeQuery(ApiModel):
     at: Moment | None = None
     expires: Moment | None = None
     priority: PriorityName = "normal"
+    ignore_unsubscribed: Annotated[bool, Field(description="Also to who unsubscribed")] = False
 
     @model_validator(mode="after")
     def _one_sender(self) -> MimeQuery:
@@ -117,16 +119,27 @@ class NoticeOf(ApiModel):
     text: str
 
 
+class SuppressedOf(ApiModel):
+    """A recipient of a message (counted from 0) who gets nothing: suppressed for this reason, since then."""
+
+    message: int
+    address: str
+    reason: Literal["hard-bounce", "complaint", "manual", "import", "unsubscribe"]
+    since: datetime
+
+
 class Submitted(ApiModel):
     """The ids of the messages taken in, in the request's order; replayed when an earlier request had brought them.
 
-    Everyone receives a message once: folded names the addresses that were named more than once in it. What else one
-    should know of a message, such as a file that Exchange keeps from its recipients, is told under notices.
+    Everyone receives a message once: folded names the addresses that were named more than once in it; suppressed those
+    that get nothing, and why. A message for nobody else is refused. What else one should know of a message, such as a
+    file that Exchange keeps from its recipients, is told under notices.
     """
 
     ids: list[str]
     replayed: bool
     folded: list[FoldedOf]
+    suppressed: list[SuppressedOf]
     notices: list[NoticeOf]
 
 
@@ -155,13 +168,16 @@ def submit(json: Submission, form: MailForm, query: MimeQuery, headers: Submissi
             repeatable = Repeatable(who(), headers.idempotency_key, asked.fingerprint())
             earlier = app.submission.earlier(repeatable)
             if earlier is not None:  # also when a moment that it named has passed since
-                return {"ids": list(earlier.ids), "replayed": True, "folded": [], "notices": []}, 201
+                return {"ids": list(earlier.ids), "replayed": True, "folded": [], "suppressed": [], "notices": []}, 201
         checked = _checked(asked.drafts)
         submitted = app.submission.submit([one.message for one in checked], repeatable, by=who())
     folded = [as_json(fold) | {"message": number} for number, one in enumerate(checked) for fold in one.folded]
     notices = [{"message": number} | told.told() for number, one in enumerate(checked) for told in one.notices]
-    told = {"ids": list(submitted.ids), "replayed": submitted.replayed, "folded": folded, "notices": notices}
-    return told, 201
+    left_out = [
+        as_json(out) | {"message": number} for number, one in enumerate(checked) for out in one.message.left_out
+    ]
+    told = {"ids": list(submitted.ids), "replayed": submitted.replayed, "folded": folded, "suppressed": left_out}
+    return told | {"notices": notices}, 201
 
 
 def _asked(json: Submission, form: MailForm, query: MimeQuery, open_files: ExitStack) -> _Request:
@@ -191,7 +207,13 @@ def _in_mime_form(query: MimeQuery, open_files: ExitStack) -> _Request:
     mail.seek(0)
     recipients = [one.address for line in query.to for one in parse_addresses(line, "to")]
     found = open_files.enter_context(relayed(cast(BinaryIO, mail), sender, recipients or None))
-    draft = replace(found.draft, at=query.at, expires=query.expires, priority=query.priority)
+    draft = replace(
+        found.draft,
+        at=query.at,
+        expires=query.expires,
+        priority=query.priority,
+        ignore_unsubscribed=query.ignore_unsubscribed,
+    )
     return _Request([("", draft)], digest.hexdigest)
 
 
@@ -233,13 +255,15 @@ def _digest(body: object) -> Any:
 
 def _checked(drafts: Iterable[tuple[str, Draft]]) -> list[Checked]:
     wrong: dict[str, str] = {}
-    checks = application().intake.checks()
+    named = list(drafts)
     checked = []
-    for before, draft in drafts:
-        try:
-            checked.append(checks.check(draft))
-        except InvalidInputError as error:
-            wrong[before + error.field] = _said(error)
+    for (before, _), one in zip(
+        named, application().intake.checks().check_all([draft for _, draft in named]), strict=True
+    ):
+        if isinstance(one, InvalidInputError):
+            wrong[before + one.field] = _said(one)
+        else:
+            checked.append(one)
     if wrong:
         raise FieldsError(wrong)
     return checked

@@ -99,6 +99,7 @@ class Recording:
         self.hand_mail_in()
         self.act_on_messages()
         self.import_files()
+        self.suppress()
         self.issue_tokens()
         self.look_back()
         self.take_down()
@@ -196,6 +197,20 @@ class Recording:
         self.ask("What came with one import", f"GET /messages?import={taken}&limit=1")
         self.ask("The rows to mend", f"GET /messages/imports/{refused}/errors.csv")
         self.ask("Undone", f"POST /messages/imports/{taken}/undo")
+
+    def suppress(self) -> None:
+        path = "/admin/suppressions"
+        self.ask("Somebody wants no more mail", f"POST {path}", body={"address": "daan@example.org"})
+        mail = {"mailbox": "news", "to": ["noor@example.org", "daan@example.org"], "subject": "Thanks", "text": "Bye."}
+        self.ask("It goes to the others, and says so", "POST /messages", body=mail)
+        self.ask("And to nobody else", "POST /messages", 400, body=mail | {"to": "daan@example.org"})
+        file = {"file_name": "bounced.csv", "file": "address,reason\nsem@example.org,hard-bounce\n"}
+        self.ask("A list from elsewhere", f"POST {path}/import", form={"reason": "import"}, **file)
+        self.ask("Who gets no mail", f"GET {path}?q=example.org")
+        self.ask("All of it as CSV", f"GET {path}/export.csv")
+        self.ask("Mail again", f"DELETE {path}/daan@example.org")
+        [thanks] = self.ids("It goes to the others")
+        self.app.changes.cancel_message(thanks)
 
     def issue_tokens(self) -> None:
         token = {"name": "newsletter", "scopes": ["send"], "mailboxes": ["news"], "expiresOn": "2027-03-01T00:00:00Z"}

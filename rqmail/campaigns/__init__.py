@@ -1,0 +1,1 @@
+"""One text for many people, and who must not get it."""

@@ -37,7 +37,9 @@ _SHEET_BYTES = 4 * 1024**3
 @click.command(
     "import",
     epilog="""\b
-A table has a header row: to, subject, text and/or html; optional cc, bcc, at, priority, expires.
+A table has a header row: to, subject, text and/or html; optional cc, bcc, at, priority, expires,
+reply_to, importance, read_receipt, delivery_receipt (yes or no), unsubscribe_url, header:NAME,
+attachments (names of files in --attachments-dir, separated by ;).
 CSV: separated by comma, semicolon, tab or |, in UTF-8, UTF-16 or Windows-1252. Also .xlsx and .ods.
 Several addresses in one cell: separated by ; or ,   JSON has the same names: an array, or objects.
 
@@ -46,6 +48,7 @@ Examples:
   rqmail import campaign.csv --mailbox news --dry-run
   rqmail import list.xlsx --mailbox news --column to=E-mail --column text=Bericht --ignore-other-columns
   rqmail import campaign.csv --mailbox news --errors wrong.csv
+  rqmail import invoices.csv --mailbox invoices --attachments-dir pdfs --column attachments=Factuur
   rqmail import --list
   rqmail import --undo 0198f6a2-77f1-7c3e-9d55-0a8f4be2c1d7""",
 )
@@ -61,6 +64,12 @@ Examples:
 @click.option("--ignore-other-columns", is_flag=True, help="Pass over columns that are none of ours.")
 @click.option("--timezone", metavar="ZONE", help="Where times without a zone are local; default RQMAIL_TIMEZONE.")
 @click.option("--date-format", metavar="FORMAT", help="How times are written, such as %d-%m-%Y %H:%M.")
+@click.option(
+    "--attachments-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where the files are that the column attachments names.",
+)
 @click.option("--skip-duplicates", is_flag=True, help="Leave out rows whose recipients an earlier row has.")
 @click.option("--ignore-unsubscribed", is_flag=True, help="Send also to who unsubscribed: no news, but what they need.")
 @click.option("--errors", type=click.Path(dir_okay=False, writable=True), help="Write the bad rows to this CSV file.")
@@ -79,6 +88,7 @@ def import_(
     columns: tuple[str, ...],
     timezone: str | None,
     date_format: str | None,
+    attachments_dir: Path | None,
     errors: str | None,
     undo: str | None,
     *,
@@ -109,6 +119,7 @@ def import_(
         date_format=date_format,
         delimiter=delimiter,
         sheet_bytes=_SHEET_BYTES,
+        attachments_dir=attachments_dir,
     )
     with (
         _rewindable(file) as opened,

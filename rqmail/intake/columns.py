@@ -7,12 +7,31 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from rqmail.errors import InvalidInputError
+from rqmail.intake.headers import checked_headers
 from rqmail.text.scrubbing import scrubbed_start
 from rqmail.text.values import without_unseen_edges
 
 #: What a row may say; ``to``, ``subject`` and one of ``text`` and ``html`` must be there.
-COLUMNS = ("to", "subject", "text", "html", "cc", "bcc", "at", "priority", "expires")
+COLUMNS = (
+    "to", "subject", "text", "html", "cc", "bcc", "at", "priority", "expires", "attachments", "reply_to", "importance",
+    "read_receipt", "delivery_receipt", "unsubscribe_url",
+)  # fmt: skip
 REQUIRED = ("to", "subject")
+
+#: Columns of which a draft's field has another name.
+COLUMN_OF = {
+    "replyTo": "reply_to",
+    "readReceipt": "read_receipt",
+    "deliveryReceipt": "delivery_receipt",
+    "unsubscribeUrl": "unsubscribe_url",
+}
+
+YES_OR_NO = frozenset({"read_receipt", "delivery_receipt"})
+
+#: A column ``header:X-Order`` holds the header X-Order of each mail.
+HEADER = "header:"
+
+_NAMES = ", ".join((*COLUMNS, f"{HEADER}NAME"))
 
 #: What a file of bad rows says about each of them: read again, it is passed over.
 ERROR_COLUMN = "error"
@@ -23,9 +42,10 @@ def naming_of(columns: Iterable[str], *, ignore_others: bool = False) -> Naming:
     named: dict[str, str] = {}
     for one in columns:
         ours, equals, theirs = one.partition("=")
-        if not equals or not theirs.strip() or ours.strip().lower() in named:
+        ours = _header(ours) or ours.strip().lower()
+        if not equals or not theirs.strip() or ours in named:
             raise InvalidInputError("column", one, "NAME=THEIRS, each of our names once, such as to=E-mail")
-        named[ours.strip().lower()] = theirs
+        named[ours] = theirs
     return Naming(named, ignore_others)
 
 
@@ -38,8 +58,8 @@ class Naming:
 
     def __post_init__(self) -> None:
         for name in self.theirs:
-            if name not in COLUMNS:
-                raise InvalidInputError("column", name, "one of " + ", ".join(COLUMNS) + hint(name, COLUMNS))
+            if name not in COLUMNS and _header(name) is None:
+                raise InvalidInputError("column", name, f"one of {_NAMES}" + hint(name, COLUMNS))
         ours = {folded(theirs): ours for ours, theirs in self.theirs.items()}
         if len(ours) < len(self.theirs):
             raise InvalidInputError("column", ", ".join(self.theirs.values()), "each of the file's columns once")
@@ -47,11 +67,11 @@ class Naming:
 
     def ours(self, name: str) -> str | None:
         """Answer which of our columns this is, if it is one."""
-        name = folded(name)
-        found: str | None = self.__dict__["_ours"].get(name)
-        if found is None and name in COLUMNS and name not in self.theirs:
-            return name
-        return found
+        found: str | None = self.__dict__["_ours"].get(folded(name))
+        if found is not None:
+            return found
+        ours = _header(name) or folded(name)
+        return ours if (ours in COLUMNS or ours.startswith(HEADER)) and ours not in self.theirs else None
 
     def known(self, cells: Sequence[str]) -> int:
         """Count the columns of ours that a row names."""
@@ -71,11 +91,12 @@ class Naming:
                 raise InvalidInputError(
                     "header",
                     scrubbed_start(cell, 100),
-                    "columns named " + ", ".join(COLUMNS) + hint(folded(cell), COLUMNS)
+                    f"columns named {_NAMES}" + hint(folded(cell), COLUMNS)
                     + "; --column NAME=THEIRS reads another name, --ignore-other-columns passes it over",
                 )  # fmt: skip
             if name is not None and names.count(name) > 1:
                 raise InvalidInputError("header", scrubbed_start(cell, 100), "each column once")
+        _check_headers(name for name in names if name is not None and name.startswith(HEADER))
         missing = [name for name in REQUIRED if name not in names]
         if not {"text", "html"} & set(names):
             missing.append("text or html")
@@ -95,6 +116,20 @@ def values_of(names: Sequence[str | None], cells: Sequence[str]) -> dict[str, st
     if missing and (missing & set(REQUIRED) or bodies <= missing):
         raise InvalidInputError("row", f"{len(cells)} columns", f"{len(names)} columns, as in the header")
     return {name: cell for name, cell in zip(names, cells, strict=False) if name and (cell or name in REQUIRED)}
+
+
+def _header(name: str) -> str | None:
+    """Answer the column of a mail's header, its name as it is written; ``None`` for any other."""
+    kind, colon, header = without_unseen_edges(name).partition(":")
+    return f"{HEADER}{without_unseen_edges(header)}" if colon and folded(kind) == HEADER[:-1] else None
+
+
+def _check_headers(names: Iterable[str]) -> None:
+    """Raise ``InvalidInputError`` for a header that no mail may carry: once, and not in every row."""
+    try:
+        checked_headers([(name.removeprefix(HEADER), "x") for name in names])
+    except InvalidInputError as error:
+        raise InvalidInputError("header", f"{HEADER}{error.value}", error.allowed) from None
 
 
 def is_blank(cells: Sequence[str]) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rqmail.errors import InvalidInputError
-from rqmail.intake.columns import COLUMNS, ERROR_COLUMN, REQUIRED, Naming, hint
+from rqmail.intake.columns import COLUMNS, ERROR_COLUMN, REQUIRED, YES_OR_NO, Naming, hint
 from rqmail.text.scrubbing import scrubbed_start
 
-_ADDRESSED = frozenset({"to", "cc", "bcc"})
+_LISTED = frozenset({"to", "cc", "bcc", "reply_to", "attachments"})
 _BLANK = " \t\r\n"
 _DECODER = json.JSONDecoder()
 
@@ -78,14 +78,16 @@ def _values(document: object, naming: Naming) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidInputError("row", scrubbed_start(repr(document), 60), "one JSON object a line")
     values: dict[str, Any] = {}
-    for theirs, value in document.items():
-        name = naming.ours(theirs)
+    for theirs, given in document.items():
+        name, value = naming.ours(theirs), given
         if name is None:
             if naming.ignore_others or theirs == ERROR_COLUMN:
                 continue
             raise InvalidInputError(theirs, value, "fields named " + ", ".join(COLUMNS) + hint(theirs, COLUMNS))
-        if not (value is None or isinstance(value, str) or (name in _ADDRESSED and _is_list_of_text(value))):
-            raise InvalidInputError(name, value, "text, or a list of texts" if name in _ADDRESSED else "text")
+        if name in YES_OR_NO and isinstance(given, bool):
+            value = "yes" if given else "no"
+        if not (value is None or isinstance(value, str) or (name in _LISTED and _is_list_of_text(value))):
+            raise InvalidInputError(name, value, "text, or a list of texts" if name in _LISTED else "text")
         if value is not None:
             values[name] = value
     return dict.fromkeys(REQUIRED, "") | values

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from rqmail.errors import InvalidInputError
-from rqmail.intake.columns import COLUMNS, Naming, is_blank, naming_of, values_of
+from rqmail.intake.carried import NO_FOLDER, fields_of_row
+from rqmail.intake.columns import COLUMN_OF, COLUMNS, HEADER, Naming, is_blank, naming_of, values_of
 from rqmail.intake.documents import json_rows
 from rqmail.intake.draft import Checked, Checks, Draft
 from rqmail.intake.encodings import find_encoding, lines_of
@@ -38,7 +39,10 @@ _HEADER_WITHIN = 30
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file is to be read, where it does not say it well enough itself; a spreadsheet in so much memory."""
+    """How a file is to be read, where it does not say it well enough itself; a spreadsheet in so much memory.
+
+    ``attachments_dir`` is where the files are that its rows name; without one none may be named.
+    """
 
     format: Format = "csv"
     encoding: str | None = None
@@ -47,6 +51,7 @@ class Reading:
     local_time: LocalTime = field(default_factory=LocalTime)
     delimiter: str | None = None
     sheet_bytes: int = SHEET_BYTES
+    attachments_dir: Path | None = None
 
 
 def reading_of(
@@ -61,6 +66,7 @@ def reading_of(
     date_format: str | None,
     delimiter: str | None,
     sheet_bytes: int = SHEET_BYTES,
+    attachments_dir: Path | None = None,
 ) -> Reading:
     """Answer how the file ``name`` is to be read, as it is typed: columns as ``to=E-mail``, a delimiter as ``tab``.
 
@@ -74,6 +80,7 @@ def reading_of(
         local_time(timezone, date_format),
         "\t" if delimiter == "tab" else delimiter,
         sheet_bytes,
+        attachments_dir,
     )
 
 
@@ -199,7 +206,10 @@ class _Source:
         above = looked_at[: next((i for i, cells in enumerate(looked_at) if cells is best), 0)]
         self.header = tuple(best)
         self.passed_over = tuple(" ".join(filter(None, cells)).strip()[:200] for cells in above)
-        return self.reading.naming.read(best)
+        names = self.reading.naming.read(best)
+        if "attachments" in names and self.reading.attachments_dir is None:
+            raise InvalidInputError("header", "attachments", NO_FOLDER)
+        return names
 
     def _draft(self, values: dict[str, Any] | InvalidInputError) -> Draft | InvalidInputError:
         if isinstance(values, InvalidInputError):
@@ -208,9 +218,10 @@ class _Source:
             for name in ("at", "expires"):
                 if values.get(name):
                     values[name] = self.reading.local_time.read(name, values[name])
+            fields = fields_of_row(values, self.reading.attachments_dir)
+            return Draft(self.sender, ignore_unsubscribed=self.ignore_unsubscribed, **fields)
         except InvalidInputError as error:
             return error
-        return Draft(self.sender, ignore_unsubscribed=self.ignore_unsubscribed, **values)
 
 
 @dataclass(slots=True)
@@ -253,7 +264,8 @@ class FileCheck:
                 continue
             if isinstance(found, InvalidInputError):
                 error_count += 1
-                wrong = RowError(row, found.field, _short(str(found)))
+                field = COLUMN_OF.get(found.field, found.field)
+                wrong = RowError(row, field, _short(str(InvalidInputError(field, found.value, found.allowed))))
                 if len(errors) < self.told:
                     errors.append(wrong)
                 on_bad_row(BadRow(source.header, cells, wrong))
@@ -337,8 +349,10 @@ class _People:
 
 
 def _cells(values: dict[str, Any]) -> tuple[str, ...]:
+    """Answer the cells of an object; its headers, each of which might be a column, stand behind them."""
     listed = (values.get(name) or "" for name in COLUMNS)
-    return tuple(value if isinstance(value, str) else "; ".join(value) for value in listed)
+    headers = (f"{name}: {value}" for name, value in values.items() if name.startswith(HEADER))
+    return (*(value if isinstance(value, str) else "; ".join(value) for value in listed), *headers)
 
 
 def _short(message: str) -> str:

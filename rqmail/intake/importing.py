@@ -117,7 +117,7 @@ class Imports:
         ``on_progress`` hears ``check`` or ``store``, the rows so far and the share of the work, 0 to 1. Raises
         ``InvalidInputError`` when the file cannot be read at all.
         """
-        aside = None if dry_run else _Aside(self._clock, self._who, name, sender, ImportState.STORING)
+        aside = None if dry_run else _Aside(self._clock, self._intake, self._who, name, sender, ImportState.STORING)
         check = FileCheck(
             self._intake.checks(), sender, reading or Reading(), skip_duplicates, ignore_unsubscribed, MOST_REMEMBERED
         )
@@ -142,7 +142,7 @@ class Imports:
 
         The import is CHECKED then, or REFUSED with its bad rows when there is one.
         """
-        aside = _Aside(self._clock, self._who, name, sender, ImportState.CHECKED)
+        aside = _Aside(self._clock, self._intake, self._who, name, sender, ImportState.CHECKED)
         check = FileCheck(
             self._intake.checks(), sender, reading or Reading(), skip_duplicates, ignore_unsubscribed, MOST_REMEMBERED
         )
@@ -275,9 +275,12 @@ class _Aside:
     A file without any is ``afterwards`` CHECKED, or on its way into the table (STORING) at once.
     """
 
-    def __init__(self, clock: Clock, who: str, file_name: str, sender: str, afterwards: ImportState) -> None:
+    def __init__(
+        self, clock: Clock, intake: Intake, who: str, file_name: str, sender: str, afterwards: ImportState
+    ) -> None:
         self.id = str(uuid7())
         self._clock = clock
+        self._intake = intake
         self._who = who
         self._file_name = file_name.replace("\x00", "")[:500].encode(errors="replace").decode()
         self._sender = sender
@@ -333,8 +336,11 @@ class _Aside:
             importing.begin(self.id, self._who, self._file_name, self._sender, now=now, lease_until=now + _LEASE)
             self._begun = True
         self._number += 1
-        keep = importing.keep_bad_rows if self._refused else importing.keep_messages
-        keep(self.id, self._number, self._part, lease_until=self._clock() + _LEASE)
+        if self._refused:
+            importing.keep_bad_rows(self.id, self._number, self._part, lease_until=self._clock() + _LEASE)
+        else:
+            self._intake.keep_files(self._part)
+            importing.keep_messages(self.id, self._number, self._part, lease_until=self._clock() + _LEASE)
         self._part, self._characters = [], 0
 
 

@@ -117,3 +117,18 @@ def test_a_mailbox_may_have_a_bound_of_its_own_for_one_message(run, run_json):
     back = run_json("mailbox", "set", "news", "--max-message-bytes", "default", "--no-check")
     assert back["maxMessageBytes"] is None
     assert run(*MAIL, "--text", "t", "--attach", __file__).exit_code == 0
+
+
+def test_an_import_attaches_the_files_of_a_folder(run, run_json, tmp_path):
+    (tmp_path / "pdfs").mkdir()
+    (tmp_path / "pdfs" / "1.pdf").write_bytes(b"%PDF-1.7")
+    (tmp_path / "list.csv").write_text("to,subject,text,attachments\na@x.nl,s,t,1.pdf\nb@x.nl,s,t,2.pdf\n")
+    hand_in = ("import", tmp_path / "list.csv", "--mailbox", "news")
+    refused = run(*hand_in)
+    assert refused.exit_code == 2
+    assert "--attachments-dir DIR" in refused.stderr
+    refused = run(*hand_in, "--attachments-dir", tmp_path / "pdfs")
+    assert refused.exit_code == 2
+    assert "row 3: attachments: '2.pdf' is not valid" in refused.stderr
+    (tmp_path / "pdfs" / "2.pdf").write_bytes(b"%PDF-1.7")
+    assert run_json(*hand_in, "--attachments-dir", tmp_path / "pdfs")["stored"] == 2

@@ -173,7 +173,7 @@ def _page() -> dict[str, Any]:
     return {
         "imports": app.imports.recent(limit=_RECENT),
         "senders": [sender for sender in senders if may_send_from(sender)],
-        "columns": COLUMNS,
+        "columns": [name for name in COLUMNS if name != "attachments"],
         "encodings": _ENCODINGS,
         "delimiters": tuple(DELIMITERS),
         "timezone": app.settings.timezone or "",

@@ -190,3 +190,12 @@ def test_a_spreadsheet_that_unpacks_to_more_than_memory_is_refused(client: Flask
     book.save(content)
     answer = hand_in(client, content.getvalue(), "list.xlsx")
     assert (answer.status_code, "within 768 MB of memory" in answer.json["fieldErrors"]["file"]) == (400, True)
+
+
+def test_files_are_attached_by_the_command_line_alone(client: FlaskClient) -> None:
+    answer = hand_in(client, "to,subject,text,attachments\na@x.nl,s,t,/etc/passwd\n")
+    assert answer.status_code == 400
+    assert answer.json["fieldErrors"] == {
+        "header": "no files, unless `rqmail import` is told where they are: --attachments-dir DIR"
+    }
+    assert Message.select().count() == 0

@@ -65,6 +65,15 @@ def explanation(
             next_on=budget.next_free_on,
             done_on=done_on,
         )
+    if budget is not None and counted.least_upload is not None and budget.uploaded_bytes:
+        uploaded, limit = budget.uploaded_bytes, budget.upload_bytes_limit
+        if uploaded + min(counted.least_upload, limit) > limit:
+            megabytes = f"{uploaded / 1_000_000:,.0f} of {limit / 1_000_000:,.0f}"
+            text = (
+                f"{many}: large files wait, as {megabytes} MB were uploaded in five minutes;"
+                f" some of them count no more {_when(budget.uploads_free_on, now)}. Mail without them goes."
+            )
+            return Sentence("upload", text, waiting=waiting, megabytes=megabytes, next_on=budget.uploads_free_on)
     in_hand = counted.by_status.get("QUEUED", 0) + counted.by_status.get("SENDING", 0)
     if counted.put_off and not counted.due and not in_hand:
         why = ", ".join(f"{number} {reason}" for reason, number in sorted(counted.reasons.items()))

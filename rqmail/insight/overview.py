@@ -227,6 +227,9 @@ def _budget(sender: Configured, usage: Usage, pause: Pause | None, now: datetime
         pause_reason=None if pause is None else pause.reason,
         next_free_on=next_free if next_free > now else None,
         waits_for=usage.waits_for if next_free > now else None,
+        uploaded_bytes=usage.uploads.used if usage.known and usage.uploads else None,
+        uploads_free_on=from_epoch_ms(usage.uploads_free_ms) if usage.uploads_free_ms else None,
+        upload_bytes_limit=usage.uploads.limit if usage.uploads else 0,
     )
 
 

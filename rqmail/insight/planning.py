@@ -94,7 +94,10 @@ class Planning:
             lots[known[lot.sender].budget_key or ""].append(lot)
         budgets = self._budgets(asked, plan, now)
         lines = {
-            key: [Lot(one.messages, one.recipients_each, _ms(one.not_before)) for one in lots[key]] for key in budgets
+            key: [
+                Lot(one.messages, one.recipients_each, _ms(one.not_before), one.upload_bytes_each) for one in lots[key]
+            ]
+            for key in budgets
         }
         shares = _shares(budgets, lines, plan, now)
         ends = {key: _end(budgets[key], lines[key], shares[key], plan, now) for key in budgets}
@@ -143,6 +146,8 @@ class Planning:
                 calls=held[key].calls,
                 recipients=held[key].recipients,
                 paused_until_ms=max(usages[key].paused_until_ms or 0, _ms(kept)),
+                upload_bytes=limits[key].upload_bytes,
+                uploads=held[key].uploads,
             )
         return budgets
 

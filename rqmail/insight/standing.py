@@ -94,6 +94,7 @@ class Budget:
     """What one mailbox may still send.
 
     ``known`` is false when Redis could not tell: then mail goes out uncounted, and nothing is told of what is used.
+    ``uploaded_bytes`` is what was uploaded in five minutes; some of it counts no more at ``uploads_free_on``.
     ``waits_for`` is what ends at ``next_free_on``: of several budgets that are used up, the one that frees last.
     """
 
@@ -106,6 +107,9 @@ class Budget:
     pause_reason: str | None
     next_free_on: datetime | None
     waits_for: Literal["minute", "day", "in_flight", "paused"] | None = None
+    uploaded_bytes: int | None = None
+    uploads_free_on: datetime | None = None
+    upload_bytes_limit: int = 0
 
 
 def level(window: WindowView, budget: Budget) -> Level:

@@ -22,8 +22,8 @@ class Wait:
 
     ``waits_for`` is ``time`` (it is for later), why it was put off (``retry``, ``throttled``, …), ``mailbox`` (its
     sender is gone), ``redis``, ``paused``, ``nobody`` (no scheduler or worker is at work), ``too-large`` (more
-    recipients than a whole day admits: it fails at the next dispatch), ``day``, ``minute``, ``line`` (others go
-    before it) or ``dispatch`` (the next one takes it). ``before`` is how many go before it, at most
+    recipients than a whole day admits: it fails at the next dispatch), ``day``, ``minute``, ``upload``, ``line``
+    (others go before it) or ``dispatch`` (the next one takes it). ``before`` is how many go before it, at most
     :data:`MOST_BEFORE`. ``expected_on`` is ``None`` when it cannot be told.
     """
 
@@ -91,6 +91,10 @@ def _budget(place: Place, before: backlog.Before, budget: Budget) -> tuple[str, 
         return "day", f"{day.used:,} of the day's {day.limit:,} recipients are used.{_and(before)}"
     if minute.remaining == 0 and before.messages < minute.limit:
         return "minute", f"The minute's {minute.limit:,} calls are used.{_and(before)}"
+    uploaded, limit = budget.uploaded_bytes, budget.upload_bytes_limit
+    if uploaded and 0 < (size := min(backlog.upload_bytes(place.id), limit)) > limit - uploaded:
+        used = f"{uploaded / 1_000_000:,.0f} of the {limit / 1_000_000:,.0f} MB that may be uploaded in five minutes"
+        return "upload", f"Its files have {size / 1_000_000:,.0f} MB; {used} are used."
     return None
 
 

@@ -144,6 +144,12 @@ def before(place: Place, senders: Sequence[str], by: datetime, *, at_most: int) 
         return Before(*map(int, db.execute_sql(sql, [*values, at_most]).fetchone()))
 
 
+def upload_bytes(message_id: str) -> int:
+    """Answer how many bytes of files a message uploads: 0 for one that fits one request."""
+    with pooled_connection():
+        return Message.select(Message.upload_bytes).where(Message.id == message_id).scalar() or 0
+
+
 def refused(now: datetime) -> list[Refused]:
     """List what the limiter refused and what keeps its place: few rows, for the dispatcher asks for room first."""
     sql = (

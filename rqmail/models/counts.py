@@ -20,7 +20,8 @@ class SenderCounts:
 
     ``backlog`` is what was wanted by now and is not finished, ``backlog_recipients`` its recipients; ``later`` is what
     is not wanted yet. ``due`` of the backlog may be claimed now, ``put_off`` was moved to a later moment after a denial
-    or a failure, ``reasons`` says why, as far as something did hold it up.
+    or a failure, ``reasons`` says why, as far as something did hold it up. ``least_upload`` is what the smallest upload
+    that is due has in bytes.
     """
 
     by_status: dict[str, int] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class SenderCounts:
     put_off: int = 0
     later: int = 0
     oldest: datetime | None = None
+    least_upload: int | None = None
     next_on: datetime | None = None
     reasons: dict[str, int] = field(default_factory=dict)
 
@@ -41,7 +43,7 @@ def open_by_sender(now: datetime) -> dict[str, SenderCounts]:
         SUM(CASE WHEN requested_on <= {db.param} THEN 1 ELSE 0 END),
         SUM(CASE WHEN requested_on <= {db.param} THEN recipient_count ELSE 0 END),
         SUM(CASE WHEN scheduled_on <= {db.param} THEN 1 ELSE 0 END),
-        MIN(requested_on), MIN(scheduled_on)
+        MIN(requested_on), MIN(scheduled_on), MIN(CASE WHEN scheduled_on <= {db.param} THEN upload_bytes END)
     """
     # The conditions are written as those of the partial indexes are.
     counted = f"""
@@ -56,9 +58,9 @@ def open_by_sender(now: datetime) -> dict[str, SenderCounts]:
     """
     found: defaultdict[str, SenderCounts] = defaultdict(SenderCounts)
     with pooled_connection():
-        rows = db.execute_sql(counted, [to_column(now)] * 6).fetchall()
+        rows = db.execute_sql(counted, [to_column(now)] * 8).fetchall()
         held_up = db.execute_sql(reasons).fetchall()
-    for sender, status, total, wanted, recipients, due, oldest, next_on in rows:
+    for sender, status, total, wanted, recipients, due, oldest, next_on, upload in rows:
         counts = found[sender]
         counts.by_status[status] = int(total)
         if status not in _WAITING:
@@ -72,6 +74,7 @@ def open_by_sender(now: datetime) -> dict[str, SenderCounts]:
             counts.due = int(due)
             counts.put_off = max(0, int(wanted) - int(due))
             counts.next_on = _moment(next_on)
+            counts.least_upload = upload
     for sender, reason, total in held_up:
         found[sender].reasons[reason] = int(total)
     return dict(found)

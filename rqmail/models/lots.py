@@ -13,7 +13,8 @@ from rqmail.models.base import db, is_postgresql, pooled_connection, to_column
 class WaitingLot:
     """Messages of one sender that are as urgent as each other and have as many recipients each.
 
-    ``not_before`` is when the last of those that are due within one minute may go; ``None`` for what may go now.
+    ``not_before`` is when the last of those that are due within one minute may go; ``None`` for what may go now. All of
+    them upload files, ``upload_bytes_each`` on average, or none does.
     """
 
     sender: str
@@ -21,6 +22,7 @@ class WaitingLot:
     recipients_each: int
     not_before: datetime | None
     messages: int
+    upload_bytes_each: int = 0
 
 
 def waiting_lots(senders: Sequence[str], now: datetime) -> list[WaitingLot]:
@@ -30,21 +32,26 @@ def waiting_lots(senders: Sequence[str], now: datetime) -> list[WaitingLot]:
     these = f"sender IN ({', '.join([db.param] * len(senders))})"
     minute = "date_trunc('minute', scheduled_on)" if is_postgresql() else "substr(scheduled_on, 1, 16)"
     none = "CAST(NULL AS TIMESTAMPTZ)" if is_postgresql() else "NULL"
+    uploads = "COALESCE(SUM(upload_bytes), 0)"
     sql = f"""
-        SELECT sender, -1, recipient_count, {none}, COUNT(*) FROM message
-        WHERE status IN ('QUEUED', 'SENDING') AND status = 'QUEUED' AND {these} GROUP BY sender, recipient_count
+        SELECT sender, -1, recipient_count, {none}, COUNT(*), {uploads} FROM message
+        WHERE status IN ('QUEUED', 'SENDING') AND status = 'QUEUED' AND {these}
+        GROUP BY sender, recipient_count, upload_bytes IS NULL
         UNION ALL
-        SELECT sender, priority, recipient_count, {none}, COUNT(*) FROM message
-        WHERE status = 'SCHEDULED' AND scheduled_on <= {db.param} AND {these} GROUP BY sender, priority, recipient_count
+        SELECT sender, priority, recipient_count, {none}, COUNT(*), {uploads} FROM message
+        WHERE status = 'SCHEDULED' AND scheduled_on <= {db.param} AND {these}
+        GROUP BY sender, priority, recipient_count, upload_bytes IS NULL
         UNION ALL
-        SELECT sender, priority, recipient_count, MAX(scheduled_on), COUNT(*) FROM message
+        SELECT sender, priority, recipient_count, MAX(scheduled_on), COUNT(*), {uploads} FROM message
         WHERE status = 'SCHEDULED' AND scheduled_on > {db.param} AND {these}
-        GROUP BY sender, priority, recipient_count, {minute}
+        GROUP BY sender, priority, recipient_count, upload_bytes IS NULL, {minute}
     """  # noqa: S608 - only placeholders and constants are put in
     moment = to_column(now)
     with pooled_connection():
         rows = db.execute_sql(sql, [*senders, moment, *senders, moment, *senders]).fetchall()
-    lots = [WaitingLot(row[0], row[1], row[2], _moment(row[3]), int(row[4])) for row in rows]
+    lots = [
+        WaitingLot(row[0], row[1], row[2], _moment(row[3]), int(row[4]), -(-int(row[5]) // int(row[4]))) for row in rows
+    ]
     return sorted(lots, key=lambda lot: (lot.priority, lot.recipients_each))
 
 

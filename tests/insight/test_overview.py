@@ -362,3 +362,14 @@ def test_a_pause_of_a_sender_without_a_budget_is_told_with_its_reason(
     [problem] = [problem.text for problem in status.problems]
     assert problem.startswith(f"{name} is paused until ")
     assert problem.endswith("(SendGrid refuses the sender); 2 messages wait.")
+
+
+def test_mail_whose_files_wait_for_the_volume_of_uploads_says_so(overview, submit, limiter):
+    limiter.settle(limiter.check_and_reserve("news@x.nl", 1, RateLimits(), upload_bytes=145_000_000))
+    submit(number=2)
+    Message.update(upload_bytes=9_000_000).execute()
+    news = overview.mailbox("news")
+    assert (news.budget.uploaded_bytes, news.budget.upload_bytes_limit) == (145_000_000, 150_000_000)
+    assert "large files wait, as 145 of 150 MB were uploaded in five minutes" in news.explanation
+    Message.update(upload_bytes=5_000_000).execute()
+    assert "large files" not in overview.mailbox("news").explanation

@@ -18,7 +18,10 @@ from support.clock import MovableClock
 def _sent_at_ms(limiter: MailRateLimiter, clock: MovableClock, limits: RateLimits, lots: list[Lot]) -> int:
     for lot in lots:
         for _ in range(lot.messages):
-            while isinstance(answer := limiter.check_and_reserve("a@example.org", lot.recipients_each, limits), Denial):
+            wanted = {"upload_bytes": lot.upload_bytes_each}
+            while isinstance(
+                answer := limiter.check_and_reserve("a@example.org", lot.recipients_each, limits, **wanted), Denial
+            ):
                 clock.advance(timedelta(milliseconds=answer.retry_after_ms))
             limiter.settle(answer)
     return round(clock().timestamp() * 1000)
@@ -82,3 +85,33 @@ def test_what_is_used_now_and_a_pause_that_ends_are_waited_for() -> None:
     full = Budgets(25, 9000, pacing="burst", calls=((30_000, 25),))
     assert done_at_ms(full, [Lot(1)], 40_000) == 90_000
     assert done_at_ms(Budgets(25, 9000, paused_until_ms=300_000), [Lot(1)], 40_000) == 300_000
+
+
+@pytest.mark.parametrize(
+    ("window", "lots"),
+    [
+        ("rolling", [Lot(40, upload_bytes_each=20_000_000)]),
+        ("rolling", [Lot(3, upload_bytes_each=400_000_000)]),
+        ("fixed", [Lot(40, upload_bytes_each=9_000_000)]),
+    ],
+)
+def test_the_simulated_end_of_mail_that_uploads_is_that_of_the_limiter(
+    redis_client: redis.Redis, clock: MovableClock, window: str, lots: list[Lot]
+) -> None:
+    limiter, limits = MailRateLimiter(redis_client, window, clock), RateLimits()
+    limiter.settle(limiter.check_and_reserve("a@example.org", 1, limits, upload_bytes=100_000_000))
+    clock.advance(timedelta(minutes=3))
+    began = round(clock().timestamp() * 1000)
+    held = limiter.held({"a@example.org": limits})["a@example.org"]
+    budgets = Budgets(25, 9000, rolling=window == "rolling", pacing="burst", uploads=held.uploads)
+    told = done_at_ms(budgets, lots, began)
+    sent = _sent_at_ms(limiter, clock, limits, lots)
+    assert told is not None
+    assert abs(told - sent) <= 2_000
+
+
+def test_mail_without_files_goes_past_uploads_that_wait() -> None:
+    budgets = Budgets(25, 9000, pacing="burst")
+    uploads, others = Lot(20, upload_bytes_each=50_000_000), Lot(100)
+    done = done_at_ms(budgets, [uploads, others], 0)
+    assert done == done_at_ms(budgets, [uploads], 0) == 6 * 300_000

@@ -132,3 +132,12 @@ def test_of_what_does_not_wait_nothing_is_told_and_no_row_is_touched(submit, wai
     assert Message.get_by_id(mine).__data__ == before
     Message.cancel([mine])
     assert wait(mine) == Wait()
+
+
+def test_a_message_whose_files_are_more_than_may_be_uploaded_now_says_so(submit, wait, limiter):
+    message_id = submit()
+    limiter.settle(limiter.check_and_reserve("news@x.nl", 1, NEWS, upload_bytes=145_000_000))
+    Message.update(upload_bytes=9_000_000).execute()
+    found = wait(message_id)
+    assert found.waits_for == "upload"
+    assert "Its files have 9 MB; 145 of the 150 MB" in found.waits_because

@@ -34,6 +34,9 @@ class BudgetNow(ApiModel):
     pause_reason: str | None
     next_free_on: datetime | None
     waits_for: Literal["minute", "day", "in_flight", "paused"] | None
+    uploaded_bytes: int | None
+    uploads_free_on: datetime | None
+    upload_bytes_limit: int
 
 
 class TurnNow(ApiModel):

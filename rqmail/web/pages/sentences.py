@@ -31,6 +31,10 @@ WHY: Final[dict[str, str]] = {
         "%(waiting)s: the minute's budget is used up (%(used)s of %(limit)s calls);"
         " next free place: %(next_on)s.%(done)s"
     ),
+    "upload": gettext_noop(
+        "%(waiting)s: large files wait, as %(megabytes)s MB were uploaded in five minutes;"
+        " some of them count no more %(next_on)s. Mail without them goes."
+    ),
     "put-off": gettext_noop("%(waiting)s: put off (%(reasons)s); the next try is %(next_on)s."),
     "going": gettext_noop("%(waiting)s: %(in_hand)s are being sent now, %(due)s are next.%(done)s"),
     "no-tick": gettext_noop("no dispatch has run today; is rqmail scheduler running?"),
@@ -61,7 +65,7 @@ _COUNTED: Final = COUNTED | FOUND_COUNTED
 _WAIT = counted("1 message waits", "%(number)s messages wait")
 
 #: Which sentences begin with how many messages wait.
-_BEGIN_WITH_A_NUMBER = frozenset({"redis", "paused", "stopped", "day", "minute", "put-off", "going"})
+_BEGIN_WITH_A_NUMBER = frozenset({"redis", "paused", "stopped", "day", "minute", "upload", "put-off", "going"})
 
 
 def install(pages: Blueprint) -> None:

@@ -124,6 +124,7 @@ STATES: Final[Words] = {
 DENIED: Final[Words] = {
     "minute": lazy_gettext("for the minute"),
     "day": lazy_gettext("for the day"),
+    "upload": lazy_gettext("for the volume of uploads"),
     "paused": lazy_gettext("during a pause"),
     "in_flight": lazy_gettext("for too many at once"),
 }
@@ -184,6 +185,7 @@ PRIORITIES: Final[Words] = {
 WAITS: Final[Words] = {
     "minute": lazy_gettext("minute budget"),
     "day": lazy_gettext("day budget"),
+    "upload": lazy_gettext("volume of uploads"),
     "paused": lazy_gettext("mailbox paused"),
     "in-flight": lazy_gettext("requests in flight"),
     "throttled": lazy_gettext("provider asked to slow down"),

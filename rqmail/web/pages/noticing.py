@@ -22,5 +22,10 @@ def tell_notices(taken: Checked) -> None:
             ),
             "warning",
         )
+    for one in taken.message.left_out:
+        why = words.SUPPRESSION_REASONS[one.reason]
+        flash(
+            say("%(address)s is suppressed (%(reason)s) and gets nothing.", address=one.address, reason=why), "warning"
+        )
     for notice in taken.notices:
         flash(say(words.NOTICES[notice.code], about=notice.about), "warning")

@@ -349,6 +349,24 @@ NOTICES: Final[dict[str, str]] = {
     "blocked-type": gettext_noop("Exchange or Outlook may keep %(about)s from who receives it: its type is blocked."),
 }
 
+#: Why an address gets no mail.
+SUPPRESSION_REASONS: Final[Words] = {
+    "hard-bounce": lazy_gettext("bounced"),
+    "complaint": lazy_gettext("complained"),
+    "manual": lazy_gettext("by hand"),
+    "import": lazy_gettext("from a file"),
+    "unsubscribe": lazy_gettext("unsubscribed"),
+}
+
+#: So many addresses were put on the suppression list.
+SUPPRESSED: Final[Counted] = counted("1 address was added.", "%(number)s addresses were added.")
+
+#: What became of one recipient of a message.
+RESULTS: Final[Words] = {
+    "suppressed": lazy_gettext("Left out"),
+    "bounced": lazy_gettext("Bounced"),
+}
+
 #: What can be done to one message.
 ACTS: Final[Words] = {
     "cancel": lazy_gettext("Cancel"),

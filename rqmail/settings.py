@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from rqmail.errors import SettingsError
@@ -274,11 +274,11 @@ class Settings(BaseSettings):
     timezone: OptionalZone = None
     log_format: Literal["json", "console"] = "console"
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _without_what_clings(cls, value: object) -> object:
+    def _without_what_clings(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Read every setting without the line end of a mounted secret, a shell's quotes, an editor's marks."""
-        return trimmed(value) if isinstance(value, str) else value
+        return {name: trimmed(value) if isinstance(value, str) else value for name, value in given.items()}
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from rqmail.cli.printing import json_option, print_json, print_table
 from rqmail.cli.showing import print_view
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.spreadsheet import delimiter_named
-from rqmail.intake.draft import require_sender
+from rqmail.intake.sender_rules import require_sender
 from rqmail.models.message import MessageStatus
 from rqmail.terminal.tables import moment, plain, table
 from rqmail.text.counting import counted

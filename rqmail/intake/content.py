@@ -15,9 +15,6 @@ from rqmail.mailers.base import as_base64
 from rqmail.mailers.graph.size import LARGEST_REQUEST
 from rqmail.models.content import AttachedFile, Extras, Importance, Person
 
-#: Bytes of one message as it is sent, attachments as base64, where neither a mailbox nor a setting says otherwise.
-MAX_MESSAGE_BYTES = 35 * 1024 * 1024
-
 MAX_REPLY_TO = 50
 
 #: What Graph's JSON puts around a file, at most and without what it is called.

@@ -14,7 +14,6 @@ from rqmail.content_store import ContentStore
 from rqmail.errors import InvalidInputError
 from rqmail.intake.attachments import Attachment, Reader
 from rqmail.intake.content import (
-    MAX_MESSAGE_BYTES,
     Notice,
     checked_extras,
     checked_files,
@@ -23,11 +22,12 @@ from rqmail.intake.content import (
 )
 from rqmail.intake.moments import check_moments, moment_of
 from rqmail.intake.recipients import Folded, recipients_of
+from rqmail.intake.sender_rules import ANY_SENDER, MAX_MESSAGE_BYTES, SenderRules, require_sender
 from rqmail.intake.suppressed import without_suppressed
 from rqmail.logs import event_log
-from rqmail.models.base import pooled_connection, transaction
+from rqmail.models.base import transaction
 from rqmail.models.content import Importance
-from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting, largest_message_bytes
+from rqmail.models.mailbox import largest_message_bytes
 from rqmail.models.message import Message, NewMessage, Priority
 from rqmail.text.scrubbing import scrubbed, scrubbed_start
 
@@ -37,7 +37,6 @@ MAX_SUBJECT_LENGTH = 998
 #: Bytes of text and HTML together; Graph takes at most 4 MB a request, all wrapping included.
 MAX_BODY_BYTES = 3_000_000
 
-_SENDER = "mailbox:KEY, tenant:KEY or default"
 _UNPRINTABLE_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
@@ -85,15 +84,6 @@ class Checked:
     message: NewMessage
     folded: tuple[Folded, ...] = ()
     notices: tuple[Notice, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SenderRules:
-    """What a sender's provider takes: letters before the @, bytes of a whole message, and whether it is Graph."""
-
-    ascii_only: bool = False
-    max_message_bytes: int = MAX_MESSAGE_BYTES
-    through_graph: bool = True
 
 
 class Intake:
@@ -200,7 +190,7 @@ class Intake:
             log.warning("intake.nudgeFailed", err=type(error).__name__)
 
 
-def check(draft: Draft, now: datetime, rules: SenderRules = SenderRules(), reader: Reader | None = None) -> Checked:
+def check(draft: Draft, now: datetime, rules: SenderRules = ANY_SENDER, reader: Reader | None = None) -> Checked:
     """Turn a draft into a message that can be stored; raises ``InvalidInputError`` naming the field that is wrong.
 
     Whether the sender exists, what rules it has, and who is suppressed, is asked apart, once for many: :class:`Checks`.
@@ -286,27 +276,6 @@ class Checks:
         """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""
         self._rules[sender] = require_sender(sender, self._max_message_bytes)
         return self._rules[sender]
-
-
-def require_sender(sender: str, max_message_bytes: int = MAX_MESSAGE_BYTES) -> SenderRules:
-    """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""
-    kind, _, key = sender.partition(":") if isinstance(sender, str) else ("", "", "")
-    if sender == "default":
-        return SenderRules(ascii_only=True, max_message_bytes=max_message_bytes, through_graph=False)
-    if kind not in {"mailbox", "tenant"} or not key:
-        raise InvalidInputError("sender", sender, _SENDER)
-    with pooled_connection():
-        if kind == "mailbox":
-            mailbox = SystemMailbox.get_or_none(SystemMailbox.key == key)
-            provider = None if mailbox is None else Provider.MICROSOFT_GRAPH.value
-            max_message_bytes = (mailbox and mailbox.max_message_bytes) or max_message_bytes
-        else:
-            tenant = TenantMailSetting.get_or_none(TenantMailSetting.key == key)
-            provider = None if tenant is None else tenant.provider
-    if provider is None:
-        raise InvalidInputError(kind, key, f"a {kind} that exists (`rqmail {kind} list` shows them)")
-    through_graph = provider == Provider.MICROSOFT_GRAPH.value
-    return SenderRules(not through_graph, max_message_bytes, through_graph)
 
 
 def _subject(subject: str) -> str:

@@ -41,7 +41,7 @@ _NEVER = ("requests", "msal", "flask", "babel", "rqmail.vault", "rqmail.mailers.
         (["status"], "rich", ("structlog", "rq", "rqmail.queues", "rqmail.models.message")),
         (["status", "--json"], "rqmail.insight.overview", ("structlog", "rich", "rq", "rqmail.models.message")),
         (["mailbox", "list", "--json"], "rqmail.administration.mailboxes", ("structlog", "rich", "rq")),
-        (["message", "list", "--json"], "rqmail.models.message", ("structlog", "rich", "rq")),
+        (["message", "list", "--json"], "rqmail.models.message", ("structlog", "rich", "rq", "email_validator")),
         (["send", "--to", "a@x.nl", "--subject", "s", "--text", "t"], "rqmail.intake.draft", ("rich", "jinja2")),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",

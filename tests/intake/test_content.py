@@ -6,7 +6,8 @@ import pytest
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.attachments import Attachment, type_of
-from rqmail.intake.draft import Draft, SenderRules, check
+from rqmail.intake.draft import Draft, check
+from rqmail.intake.sender_rules import SenderRules
 from support.clock import START
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

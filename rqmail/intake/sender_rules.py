@@ -1,0 +1,48 @@
+"""What a sender's messages must keep to: what its provider takes, and how large they may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rqmail.errors import InvalidInputError
+from rqmail.models.base import pooled_connection
+from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
+
+#: Bytes of one message as it is sent, attachments as base64, where neither a mailbox nor a setting says otherwise.
+MAX_MESSAGE_BYTES = 35 * 1024 * 1024
+
+_SENDER = "mailbox:KEY, tenant:KEY or default"
+
+
+@dataclass(frozen=True, slots=True)
+class SenderRules:
+    """What a sender's provider takes: letters before the @, bytes of a whole message, and whether it is Graph."""
+
+    ascii_only: bool = False
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    through_graph: bool = True
+
+
+#: What every mail through Graph keeps to, whoever sends it.
+ANY_SENDER = SenderRules()
+
+
+def require_sender(sender: str, max_message_bytes: int = MAX_MESSAGE_BYTES) -> SenderRules:
+    """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""
+    kind, _, key = sender.partition(":") if isinstance(sender, str) else ("", "", "")
+    if sender == "default":
+        return SenderRules(ascii_only=True, max_message_bytes=max_message_bytes, through_graph=False)
+    if kind not in {"mailbox", "tenant"} or not key:
+        raise InvalidInputError("sender", sender, _SENDER)
+    with pooled_connection():
+        if kind == "mailbox":
+            mailbox = SystemMailbox.get_or_none(SystemMailbox.key == key)
+            provider = None if mailbox is None else Provider.MICROSOFT_GRAPH.value
+            max_message_bytes = (mailbox and mailbox.max_message_bytes) or max_message_bytes
+        else:
+            tenant = TenantMailSetting.get_or_none(TenantMailSetting.key == key)
+            provider = None if tenant is None else tenant.provider
+    if provider is None:
+        raise InvalidInputError(kind, key, f"a {kind} that exists (`rqmail {kind} list` shows them)")
+    through_graph = provider == Provider.MICROSOFT_GRAPH.value
+    return SenderRules(not through_graph, max_message_bytes, through_graph)

@@ -60,7 +60,29 @@ _ALLOWED = {
     "graph_certificate": "a readable PEM file with private key and certificate",
 }
 
+#: The largest whole number that the tables hold.
+_LARGEST = 2**31 - 1
+
 _HOST_WITH_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:]*)(?::(?P<port>.*))?")
+#: What may stand after the ? of Redis' address: the rest redis-py tells in tracebacks, or its time-outs go before ours.
+_A_TEXT = ("a text", re.compile(r".+"))
+_REDIS_OPTIONS = {
+    "db": ("a whole number", re.compile(r"[0-9]{1,9}")),
+    "username": _A_TEXT,
+    "password": _A_TEXT,
+    "client_name": _A_TEXT,
+    "protocol": ("2 or 3", re.compile(r"[23]")),
+}
+_REDISS_OPTIONS = _REDIS_OPTIONS | {
+    "ssl_cert_reqs": ("none, optional or required", re.compile(r"none|optional|required")),
+    "ssl_check_hostname": ("yes or no", re.compile(r"(?i)yes|no|true|false|1|0")),
+    "ssl_ca_certs": _A_TEXT,
+    "ssl_ca_path": _A_TEXT,
+    "ssl_certfile": _A_TEXT,
+    "ssl_keyfile": _A_TEXT,
+    "ssl_password": _A_TEXT,
+}
+
 _BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -88,7 +110,17 @@ def _database_url(value: str) -> str:
 def _redis_url(value: str) -> str:
     if not value.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError
-    return checked_line(value, _ALLOWED["redis_url"]) if value.startswith("unix:") else _server_url(value)
+    place = urlsplit(checked_line(value, _ALLOWED["redis_url"]) if value.startswith("unix:") else _server_url(value))
+    if place.scheme != "unix" and not re.fullmatch(r"/?[0-9]{0,9}/?", place.path):
+        raise ValueError("DB is a number")
+    options = _REDISS_OPTIONS if place.scheme == "rediss" else _REDIS_OPTIONS
+    for name, given in parse_qs(place.query, keep_blank_values=True).items():
+        if name not in options:
+            raise ValueError(f"after ? may stand {', '.join(options)}")
+        what, allowed = options[name]
+        if not allowed.fullmatch(given[0]):
+            raise ValueError(f"{name} is {what}")
+    return value
 
 
 def _server_url(value: str) -> str:
@@ -236,8 +268,8 @@ class Settings(BaseSettings):
     sendgrid_api_key: OptionalSecret = None
     sendgrid_from: OptionalSender = None
 
-    rate_per_minute: Annotated[int, Field(ge=1)] = 25
-    rate_recipients_per_day: Annotated[int, Field(ge=1)] = 9000
+    rate_per_minute: Annotated[int, Field(ge=1, le=_LARGEST)] = 25
+    rate_recipients_per_day: Annotated[int, Field(ge=1, le=_LARGEST)] = 9000
     rate_in_flight: Annotated[int, Field(ge=1, le=4)] = 3
     rate_window: Literal["rolling", "fixed"] = "rolling"
 
@@ -246,17 +278,17 @@ class Settings(BaseSettings):
     poll_seconds: Annotated[int, Field(ge=1, le=60)] = 1
     sendgrid_in_flight: Annotated[int, Field(ge=1, le=256)] = 32
     send_lanes: Annotated[int, Field(ge=1, le=256)] = 32
-    reserve_for_high: Annotated[int, Field(ge=0)] = 0
+    reserve_for_high: Annotated[int, Field(ge=0, le=_LARGEST)] = 0
     send_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 8
     unknown_policy: Literal["hold", "resend", "assume-sent"] = "hold"
-    unknown_grace_seconds: Annotated[int, Field(ge=0)] = 600
+    unknown_grace_seconds: Annotated[int, Field(ge=0, le=31_536_000)] = 600
     #: Bytes of one message as it is sent, files as base64, where its mailbox has no limit of its own.
     max_message_bytes: Annotated[int, Field(ge=10_000, le=1_000_000_000)] = 35 * 1024 * 1024
     #: Where the bytes of attached files are kept, if not in the database.
     attachments_url: OptionalPlace = None
-    retention_days: Annotated[int, Field(ge=0)] = 0
-    audit_retention_days: Annotated[int, Field(ge=0)] = 400
+    retention_days: Annotated[int, Field(ge=0, le=36_500)] = 0
+    audit_retention_days: Annotated[int, Field(ge=0, le=36_500)] = 400
     #: The address under which people reach the web process, behind whatever proxy stands before it.
     web_url: OptionalHttpsUrl = None
     #: The address of that proxy, whose X-Forwarded-For is then trusted.
@@ -284,7 +316,8 @@ class Settings(BaseSettings):
     def secrets(self) -> tuple[str, ...]:
         """Every secret among the settings, the passwords in addresses too: what no log may show."""
         given = (self.secret_key, self.admin_token, self.graph_client_secret, self.sendgrid_api_key)
-        passwords = [_password(url) for url in (self.database_url, self.redis_url, self.attachments_url) if url]
+        urls = (self.database_url, self.redis_url, self.attachments_url)
+        passwords = [password for url in urls if url for password in _passwords(url)]
         return tuple(one for one in (*(s.get_secret_value() for s in given if s), *passwords) if one)
 
 
@@ -307,10 +340,11 @@ def load_settings(**overrides: Any) -> Settings:
         raise SettingsError(variable, value, _allowed(name, first["msg"])) from None
 
 
-def _password(url: str) -> str | None:
+def _passwords(url: str) -> list[str]:
     parts = urlsplit(url)
     userinfo = parts.netloc.rpartition("@")[0]
-    return unquote(userinfo.partition(":")[2]) or next(iter(parse_qs(parts.query).get("password", ())), None)
+    named = [one for name, given in parse_qs(parts.query).items() if name.endswith("password") for one in given]
+    return [unquote(userinfo.partition(":")[2]), *named]
 
 
 def _allowed(name: str, message: str) -> str:

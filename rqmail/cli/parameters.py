@@ -19,6 +19,8 @@ from rqmail.text.decoding import decoded
 from rqmail.text.values import trimmed
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+#: Longer ones reach beyond the calendar, counted back from now.
+_LONGEST = timedelta(days=36_500)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -34,7 +36,10 @@ class Duration(click.ParamType[timedelta]):
         match = re.fullmatch(r"(\d{1,6})([smhd])", str(value).strip(), re.ASCII)
         if match is None:
             self.fail(f"{value!r} is no duration; write 90s, 5m, 2h or 3d.", param, ctx)
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+        length = timedelta(**{_UNITS[match[2]]: int(match[1])})
+        if length > _LONGEST:
+            self.fail(f"{value!r} is too long; at most {_LONGEST.days}d.", param, ctx)
+        return length
 
 
 class Until(click.ParamType[datetime | str]):

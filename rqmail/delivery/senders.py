@@ -172,10 +172,10 @@ class Senders:
             sendgrid_api_key=None,
             sendgrid_from=None,
         )
-        if route.app_id == self._own_app_id:
+        if _is_app(self._own_app_id, route.app_id):
             return self._factory.get_graph_mailbox(access)
         for tenant in (sender.row for sender in self.all().values()):
-            if isinstance(tenant, TenantMailSetting) and tenant.graph_client_id == route.app_id:
+            if isinstance(tenant, TenantMailSetting) and _is_app(tenant.graph_client_id, route.app_id):
                 secret = self._open(tenant.graph_client_secret_encrypted)
                 return self._factory.get_graph_mailbox(
                     replace(access, graph_client_id=route.app_id, graph_client_secret=secret)
@@ -239,6 +239,11 @@ class Senders:
 
     def _open(self, secret: str | None) -> str | None:
         return None if secret is None else self._box.decrypt(secret)
+
+
+def _is_app(app_id: str | None, other: str | None) -> bool:
+    """Say whether both are one app: its id is a GUID, which people write in either case."""
+    return (app_id or "").lower() == (other or "").lower()
 
 
 def budget_key_of(row: SystemMailbox | TenantMailSetting) -> str:

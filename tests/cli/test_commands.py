@@ -108,6 +108,31 @@ def test_an_error_is_one_line_for_people_and_one_object_for_programs(run, argume
         assert told.stderr == f"Error: {error['message']}\n"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("message", "show", "\udcff"),
+        ("message", "list", "--search", "caf\udce9"),
+        ("message", "list", "--recipient", "caf\udce9@example.org"),
+        ("message", "cancel", "caf\udce9"),
+        ("mailbox", "pause", "news", "--reason", "caf\udce9"),
+        ("import", "--undo", "caf\udce9"),
+        ("explain", "tenant:caf\udce9"),
+        ("send", "--mailbox", "caf\udce9", "--to", "a@example.org", "--subject", "x", "--text", "y"),
+    ],
+)
+def test_bytes_that_are_not_utf_8_are_wrong_usage_or_find_nothing_and_no_traceback(run, arguments):
+    run("mailbox", "add", "news", "--address", "news@example.org", "--no-check")
+    result = run(*arguments)
+    assert isinstance(result.exception, SystemExit)
+    assert (result.exit_code, len(result.output.strip().splitlines())) in {(1, 1), (2, 1)}
+
+
+def test_a_length_of_time_beyond_the_calendar_is_wrong_usage(run):
+    result = run("purge", "--older-than", "999999d")
+    assert (result.exit_code, "at most 36500d" in result.output) == (2, True)
+
+
 def test_a_wrong_setting_is_named_with_what_is_allowed(environment):
     told = rqmail("status", RQMAIL_SEND_LANES="many")
     assert told.returncode == 2

@@ -87,6 +87,14 @@ def test_after_an_edit_of_a_tenant_a_mail_is_looked_for_where_it_went(running: R
     assert reloaded(message_id).status == S.SENT
 
 
+def test_an_app_is_the_same_in_capitals(running: Running):
+    message_id = sent_with_unknown_outcome(running, "mailbox:news")
+    Message.update(app_id=reloaded(message_id).app_id.upper()).where(Message.id == message_id).execute()
+    running.settle()
+    assert running.accepted() == [message_id]
+    assert reloaded(message_id).status == S.SENT
+
+
 def test_with_the_app_gone_a_mail_is_not_absent_but_held(running: Running):
     message_id = sent_with_unknown_outcome(running, "mailbox:news")
     Message.update(app_id="an-app-of-former-settings").where(Message.id == message_id).execute()

@@ -9,12 +9,16 @@ from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.x509 import Certificate, load_pem_x509_certificate
 
 from rqmail.errors import MailAuthError
 from rqmail.text.decoding import decoded
 from rqmail.text.scrubbing import keep_secret
+
+#: How certificates are headed.
+_CERTIFICATES = frozenset({"CERTIFICATE", "X509 CERTIFICATE"})
 
 _BLOCK = re.compile(r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----.*?-----END (?P=label)-----", re.DOTALL)
 
@@ -34,21 +38,22 @@ class AppCertificate:
 def read_certificate(file: Path, now: datetime) -> AppCertificate:
     """Find the private key and its certificate in ``file``, whatever else is in it.
 
-    Text between the blocks (openssl's "Bag Attributes"), a byte order mark and certificates of others are passed over;
-    of several certificates of the key the one valid longest is taken. Raises ``MailAuthError`` with what is wrong.
+    Text between the blocks (openssl's "Bag Attributes"), a byte order mark, keys and certificates of others are passed
+    over; of several certificates of the key the one valid longest is taken, of those that are valid now if any is.
+    Raises ``MailAuthError`` with what is wrong.
     """
     try:
         text = decoded(file.read_bytes())
     except OSError as error:
         raise _unusable(f"cannot be read ({type(error).__name__})") from None
-    blocks = [(match["label"], match[0].replace("\r\n", "\n")) for match in _BLOCK.finditer(text)]
+    blocks = [(match["label"], _in_lines(match[0])) for match in _BLOCK.finditer(text)]
     if not blocks:
         raise _unusable(
             "is not PEM (text with BEGIN and END lines); openssl pkcs12 -in FILE.pfx -nodes -out FILE.pem makes that"
         )
-    key, key_pem = _private_key([pem for label, pem in blocks if label.endswith("PRIVATE KEY")])
-    certificate, certificate_pem = _belonging(
-        key, [pem for label, pem in blocks if label in {"CERTIFICATE", "X509 CERTIFICATE"}]
+    keys = _private_keys([pem for label, pem in blocks if label.endswith("PRIVATE KEY")])
+    key_pem, certificate, certificate_pem = _belonging(
+        keys, [pem for label, pem in blocks if label in _CERTIFICATES], now
     )
     if certificate.not_valid_before_utc > now:
         raise _unusable(
@@ -59,10 +64,16 @@ def read_certificate(file: Path, now: datetime) -> AppCertificate:
     return AppCertificate(key_pem, certificate_pem, certificate.not_valid_after_utc)
 
 
-def _private_key(blocks: list[str]) -> tuple[RSAPrivateKey, str]:
+def _in_lines(pem: str) -> str:
+    """Answer a block in lines without blanks around them, also where a line end is written as a backslash and an n."""
+    return "\n".join(line.strip() for line in pem.replace("\\r", "").replace("\\n", "\n").splitlines())
+
+
+def _private_keys(blocks: list[str]) -> list[tuple[bytes, str]]:
+    """Answer the RSA keys, each as its public half and its PEM."""
     if not blocks:
         raise _unusable("holds no private key; put the key and its certificate into one file")
-    problems = []
+    problems, keys = [], []
     for pem in blocks:
         if "ENCRYPTED" in pem:
             problems.append("holds an encrypted private key; openssl pkey -in FILE writes it without a password")
@@ -73,38 +84,42 @@ def _private_key(blocks: list[str]) -> tuple[RSAPrivateKey, str]:
             problems.append("holds a private key that cannot be read: it is damaged or cut off")
             continue
         if isinstance(key, RSAPrivateKey):
-            return key, pem
+            keys.append((_public_half(key.public_key()), pem))
+            continue
         kind = type(key).__name__.removeprefix("_").removesuffix("PrivateKey")
         problems.append(
             f"holds a private key of the kind {kind.replace('EllipticCurve', 'EC')}; Microsoft Entra takes RSA"
         )
-    raise _unusable(problems[0])
+    if not keys:
+        raise _unusable(problems[0])
+    return keys
 
 
-def _belonging(key: RSAPrivateKey, blocks: list[str]) -> tuple[Certificate, str]:
-    """Answer the certificate of the key that is valid longest."""
+def _public_half(key: CertificatePublicKeyTypes) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _belonging(keys: list[tuple[bytes, str]], blocks: list[str], now: datetime) -> tuple[str, Certificate, str]:
+    """Answer the key that has a certificate, and that certificate: one valid now if there is one, valid longest."""
     if not blocks:
         raise _unusable("holds no certificate; put the key and its certificate into one file")
-    public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    found: list[tuple[Certificate, str]] = []
+    found: list[tuple[str, Certificate, str]] = []
     readable = 0
     for pem in blocks:
         try:
             certificate = load_pem_x509_certificate(pem.encode("ascii", errors="replace"))
-            its_key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+            its_key = _public_half(certificate.public_key())
         except (ValueError, TypeError, UnsupportedAlgorithm):
             continue
         readable += 1
-        if its_key == public:
-            found.append((certificate, pem))
+        found += [(key, certificate, pem) for public, key in keys if public == its_key]
     if not readable:
         raise _unusable("holds a certificate that cannot be read: it is damaged or cut off")
     if not found:
-        which = "a private key to which its certificate does not belong"
-        if readable > 1:
-            which = f"a private key to which none of its {readable} certificates belongs"
-        raise _unusable(f"holds {which}")
-    return max(found, key=lambda one: one[0].not_valid_after_utc)
+        which = "a private key" if len(keys) == 1 else f"{len(keys)} private keys"
+        none = "its certificate does not belong" if readable == 1 else f"none of its {readable} certificates belongs"
+        raise _unusable(f"holds {which} to which {none}")
+    return max(found, key=lambda one: (one[1].not_valid_before_utc <= now, one[1].not_valid_after_utc))
 
 
 def _unusable(why: str) -> MailAuthError:

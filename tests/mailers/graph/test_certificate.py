@@ -77,6 +77,36 @@ def test_of_two_certificates_of_the_key_the_one_that_is_valid_longest_is_taken(r
         assert (found.valid_until - clock()).days in {299, 300}
 
 
+def test_one_that_is_valid_now_goes_before_the_next_one_that_is_not_yet(read, keys, clock):
+    now, following = certificate_of(keys[0], clock(), days=(-300, 20)), certificate_of(keys[0], clock(), days=(10, 400))
+    for pair in (now + following, following + now):
+        assert read(pem_of(keys[0]) + pair).certificate == now.strip()
+
+
+def test_keys_of_others_are_passed_over(read, keys, clock):
+    own = certificate_of(keys[0], clock())
+    curve = ec.generate_private_key(ec.SECP256R1())
+    for others in (pem_of(keys[1]), pem_of(curve), pem_of(keys[1], BestAvailableEncryption(b"x"))):
+        assert read(others + pem_of(keys[0]) + own).private_key == pem_of(keys[0]).strip()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda pem: pem.replace("\n", "\r"),
+        lambda pem: pem.replace("\n", "\n    "),
+        lambda pem: pem.replace("\n", " \r\n"),
+        lambda pem: '"' + pem.replace("\n", "\\n") + '"',
+        lambda pem: pem.replace("\n", "\\r\\n"),
+    ],
+    ids=["CR alone", "indented", "blanks at the ends", "in one line of JSON", "in one line of JSON, from Windows"],
+)
+def test_lines_may_end_and_begin_as_copying_leaves_them(read, keys, clock, written):
+    key, certificate = pem_of(keys[0]), certificate_of(keys[0], clock())
+    found = read(written(key + certificate))
+    assert (found.private_key, found.certificate) == (key.strip(), certificate.strip())
+
+
 def test_each_thing_that_is_wrong_has_its_own_words(read, keys, clock, tmp_path):
     mine, other = keys
     good, now = pem_of(mine), clock()

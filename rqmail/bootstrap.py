@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from rqmail.administration.checkup import Checkup
     from rqmail.administration.mailboxes import Mailboxes
     from rqmail.administration.tenants import Tenants
+    from rqmail.campaigns.campaign import Campaigns
     from rqmail.campaigns.suppression import Suppressions
     from rqmail.content_store import ContentStore
     from rqmail.delivery.dispatch import Dispatcher
+    from rqmail.delivery.feeding import Feeder
     from rqmail.delivery.lanes import Lanes, LanesReport
     from rqmail.delivery.outcomes import MailProviderService
     from rqmail.delivery.pruning import SentPruner
@@ -241,7 +243,28 @@ class Application:
             reserve_for_high=self.settings.reserve_for_high,
             job_size=self.settings.send_lanes * _MESSAGES_PER_LANE,
             queued_at_most=_QUEUED_AT_MOST,
+            feed=self.feeder.feed,
         )
+
+    @_Part
+    def feeder(self) -> Feeder:
+        """What makes messages of the people campaigns go to."""
+        from rqmail.delivery.feeding import Feeder
+
+        return Feeder(
+            self.senders,
+            self.limiter,
+            self.clock,
+            reserve_for_high=self.settings.reserve_for_high,
+            suppressed=lambda _people: set(),
+        )
+
+    @_Part
+    def campaigns(self) -> Campaigns:
+        """One text for many people: made and steered."""
+        from rqmail.campaigns.campaign import Campaigns
+
+        return Campaigns(self.clock, self.intake)
 
     @_Part
     def lanes(self) -> Lanes:

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
+from rqmail.campaigns.rendering import contents_of
 from rqmail.errors import ConflictError, NotFoundError
 from rqmail.insight.jsonable import camel
 from rqmail.insight.waiting import Wait, Waiting
@@ -15,7 +16,7 @@ from rqmail.models import listing
 from rqmail.models.backlog import Place
 from rqmail.models.base import pooled_connection
 from rqmail.models.content import Importance, Person
-from rqmail.models.contents import Contents, load_contents
+from rqmail.models.contents import Contents
 from rqmail.models.listing import Filter
 from rqmail.models.message import Message, MessageStatus, Priority
 from rqmail.models.recipients import Result, results_of
@@ -164,7 +165,7 @@ class MessageView(MessageLine):
 def show(message_id: str) -> MessageView:
     """Answer one message in full."""
     row = _row(message_id)
-    return _view(row, load_contents([message_id])[message_id], results_of([message_id]).get(message_id, []))
+    return _view(row, contents_of([message_id])[message_id], results_of([message_id]).get(message_id, []))
 
 
 def attachment(message_id: str, number: str) -> AttachmentView:
@@ -187,7 +188,7 @@ def show_all(message_ids: Sequence[str]) -> list[MessageView]:
     """Answer these messages in full, in the order asked for; those that are gone are left out."""
     with pooled_connection():
         rows = {row.id: row for row in Message.select().where(Message.id.in_(list(message_ids)))}
-    contents = load_contents(list(rows))
+    contents = contents_of(list(rows))
     results = results_of(list(rows))
     return [_view(rows[one], contents[one], results.get(one, [])) for one in message_ids if one in rows]
 

@@ -1,1 +1,1 @@
-"""One text for many people, and who must not get it."""
+"""One text for many people: a template, a list, a pool of mailboxes; and who must not get mail."""

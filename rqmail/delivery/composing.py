@@ -17,6 +17,8 @@ class UnreadableError(Exception):
 
 def composed(message: Message, contents: Contents | None, permit: Permit, store: ContentStore) -> Mail:
     """Answer the mail; its files are opened when they are sent. Raises ``UnreadableError`` for half a message."""
+    if contents is not None and contents.problem is not None:
+        raise UnreadableError(contents.problem)
     if contents is None or not contents.recipients:
         raise UnreadableError("The message has no content or no recipients; it was changed by hand or half deleted.")
     by_kind: dict[RecipientKind, list[Address]] = {kind: [] for kind in RecipientKind}

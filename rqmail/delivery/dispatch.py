@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
@@ -55,7 +56,10 @@ class _Batch:
 
 
 class Dispatcher:
-    """Claims due messages within their mailboxes' budgets and hands their ids to the workers."""
+    """Claims due messages within their mailboxes' budgets and hands their ids to the workers.
+
+    ``feed`` makes messages of what can only be decided at that moment, before they are claimed: those of campaigns.
+    """
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class Dispatcher:
         reserve_for_high: int,
         job_size: int,
         queued_at_most: int,
+        feed: Callable[[], object] = lambda: None,
     ) -> None:
         self._senders = senders
         self._limiter = limiter
@@ -79,6 +84,7 @@ class Dispatcher:
         self._reserve_for_high = reserve_for_high
         self._job_size = job_size
         self._queued_at_most = queued_at_most
+        self._feed = feed
 
     def tick(self) -> DispatchReport:
         """Claim and hand over what can be sent now; does nothing while another process is dispatching."""
@@ -87,6 +93,7 @@ class Dispatcher:
             return DispatchReport(skipped=True)
         worked = False
         try:
+            self._feed()
             report = self._dispatch(self._clock())
             worked = True
         finally:

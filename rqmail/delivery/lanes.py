@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import uuid4
 
+from rqmail.campaigns.rendering import contents_of
 from rqmail.clock import Clock, cpu_seconds, monotonic
 from rqmail.delivery.outcomes import Ending, MailProviderService
 from rqmail.delivery.senders import Senders
 from rqmail.logs import event_log
 from rqmail.models.backlog import queued
 from rqmail.models.base import retry_while_away
-from rqmail.models.contents import Contents, load_contents
+from rqmail.models.contents import Contents
 from rqmail.models.message import Message, Route
 
 log = event_log()
@@ -114,7 +115,7 @@ class _Run:
     def _load(self, ids: Sequence[str]) -> None:
         known = self._lanes.senders.all()
         messages = queued(ids)
-        self._contents = load_contents([message.id for message in messages])
+        self._contents = contents_of([message.id for message in messages])
         for message in messages:
             message.claim = self._claim
             sender = known.get(message.sender)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Protocol
 
+from rqmail.campaigns.rendering import contents_of
 from rqmail.clock import Clock, monotonic
 from rqmail.content_store import ContentStore
 from rqmail.delivery.composing import UnreadableError, composed
@@ -33,7 +34,7 @@ from rqmail.logs import event_log
 from rqmail.mailers.base import Mailer, Permit, Receipt
 from rqmail.mailers.graph.upload import upload_volume
 from rqmail.models.base import AWAY_ERRORS, retry_while_away
-from rqmail.models.contents import Contents, load_contents
+from rqmail.models.contents import Contents
 from rqmail.models.message import Attempt, Message
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.spread import compute_spread_ms
@@ -153,7 +154,7 @@ class MailProviderService:
         permit = Permit(lambda: self._check_claim(message), holds=[lambda seconds: self._hold(message, seconds)])
         try:
             sender = self._senders.find(message.sender)
-            known = contents or load_contents([message.id]).get(message.id)
+            known = contents or contents_of([message.id]).get(message.id)
             known = without_suppressed(message, known, at)
             mail = composed(message, known, permit, self._contents)
             if sender.limits is not None:

@@ -232,6 +232,12 @@ def to_column(value: datetime) -> str:
     return value.astimezone(UTC).isoformat(sep=" ", timespec="microseconds")
 
 
+def from_column(value: datetime | str | None) -> datetime | None:
+    """Answer the moment a database gave, aware and in UTC; ``None`` for text that is none."""
+    moment: datetime | None = _UtcDateTimeField().python_value(value)
+    return moment
+
+
 class BaseModel(peewee.Model):
     """A table of the database the process is connected to."""
 

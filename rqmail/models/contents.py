@@ -15,13 +15,17 @@ _KINDS = {kind.value: kind for kind in RecipientKind}
 
 @dataclass(slots=True)
 class Contents:
-    """The bodies of one message, its recipients and its files in order, and the fields few messages have."""
+    """The bodies of one message, its recipients and its files in order, and the fields few messages have.
+
+    ``problem`` says why it cannot be sent: its bodies cannot be rendered.
+    """
 
     text: str | None = None
     html: str | None = None
     recipients: list[NewRecipient] = field(default_factory=list)
     attachments: list[AttachedFile] = field(default_factory=list)
     extras: Extras = NO_EXTRAS
+    problem: str | None = None
 
 
 def load_contents(ids: Sequence[str]) -> dict[str, Contents]:
@@ -39,16 +43,29 @@ def load_contents(ids: Sequence[str]) -> dict[str, Contents]:
             extras = extras_of(column)
             if extras is not None:
                 found[message_id] = Contents(text, html, extras=extras)
-        recipients = db.execute_sql(
-            f"SELECT message_id, kind, address, name FROM recipient WHERE {these} ORDER BY message_id, position",  # noqa: S608
-            ids,
-        )
-        for message_id, kind, address, name in recipients.fetchall():
-            if kind not in _KINDS:
-                found.pop(message_id, None)
-            elif message_id in found:
-                found[message_id].recipients.append(NewRecipient(_KINDS[kind], address, name))
+        recipients = load_recipients(ids)
+        for message_id in [*found]:
+            if message_id in recipients:
+                found[message_id].recipients = recipients[message_id]
+            else:
+                del found[message_id]
         for message_id, files in attached_to(ids).items():
             if message_id in found:
                 found[message_id].attachments = files
+    return found
+
+
+def load_recipients(ids: Sequence[str]) -> dict[str, list[NewRecipient]]:
+    """Fetch the recipients of these messages; left out is a message that has one which cannot be read."""
+    if not ids:
+        return {}
+    these = f"message_id IN ({', '.join([db.param] * len(ids))})"
+    sql = f"SELECT message_id, kind, address, name FROM recipient WHERE {these} ORDER BY message_id, position"  # noqa: S608
+    found: dict[str, list[NewRecipient]] = {message_id: [] for message_id in ids}
+    with pooled_connection():
+        for message_id, kind, address, name in db.execute_sql(sql, ids).fetchall():
+            if kind not in _KINDS:
+                found.pop(message_id, None)
+            elif message_id in found:
+                found[message_id].append(NewRecipient(_KINDS[kind], address, name))
     return found

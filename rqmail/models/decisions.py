@@ -15,6 +15,9 @@ from rqmail.models.states import MessageStatus
 
 _S = MessageStatus
 
+#: What a message of a campaign waits for that may not send now.
+HELD = "campaign-paused"
+
 
 class DecisionMoves(MessageRow):
     """UNKNOWN → what it was found to be; cancelled, requeued or brought forward by a person."""
@@ -117,6 +120,40 @@ class DecisionMoves(MessageRow):
             ended_on=now,
         )
         return len(cancelled)
+
+    @classmethod
+    def cancel_campaign(cls, campaign_id: int, now: datetime, by: str) -> int:
+        """Cancel what has not begun of a campaign's messages; answer how many that were."""
+        cancelled = cls._enter(
+            _S.CANCELLED,
+            f"campaign_id = {db.param}",
+            [campaign_id],
+            from_={_S.SCHEDULED, _S.QUEUED},
+            log=Event(now, "cancelled", by=by, detail="Its campaign was cancelled."),
+            job_id=None,
+            lease_until=None,
+            waiting_for=None,
+            ended_on=now,
+        )
+        return len(cancelled)
+
+    @classmethod
+    def hold_campaign(cls, campaign_id: int, until: datetime) -> None:
+        """Leave a campaign's waiting messages where they are until then: it is paused, or may not send at this hour."""
+        statement = cls.update(scheduled_on=until, waiting_for=HELD).where(
+            cls.campaign_id == campaign_id, cls.now_in(_S.SCHEDULED), cls.scheduled_on < until
+        )
+        with pooled_connection():
+            statement.execute()
+
+    @classmethod
+    def let_go_campaign(cls, campaign_id: int, now: datetime) -> None:
+        """Make due what :meth:`hold_campaign` held."""
+        statement = cls.update(scheduled_on=now, waiting_for=None).where(
+            cls.campaign_id == campaign_id, cls.now_in(_S.SCHEDULED), cls.waiting_for == HELD
+        )
+        with pooled_connection():
+            statement.execute()
 
     @classmethod
     def discard(cls, ids: Sequence[str], now: datetime, by: str) -> list[str]:

@@ -52,10 +52,16 @@ class Message(ClaimMoves, ResultMoves, DecisionMoves):
 
     @classmethod
     def submit(
-        cls, batch: Sequence[NewMessage], now: datetime, by: str | None = None, *, import_id: str | None = None
+        cls,
+        batch: Sequence[NewMessage],
+        now: datetime,
+        by: str | None = None,
+        *,
+        import_id: str | None = None,
+        campaign_id: int | None = None,
     ) -> list[str]:
         """Insert ``batch``, handed in by ``by``, as SCHEDULED, all or none, and answer the ids in order."""
-        return insert(batch, now, by, import_id)
+        return insert(batch, now, by, import_id, campaign_id)
 
     @classmethod
     def submit_within(cls, connection: Any, batch: Sequence[NewMessage], now: datetime, by: str | None = None) -> None:
@@ -75,6 +81,9 @@ class Message(ClaimMoves, ResultMoves, DecisionMoves):
         )
         dated = cls.ended_on.is_null(False) & (cls.ended_on < moment)
         return cls.status.in_(names(FINAL)) & (cls.created_on < moment) & (dated | undated)
+        ended = (cls.ended_on < moment) | undated
+        # A campaign tells of each person what became of their mail: its messages go when it goes.
+        return cls.status.in_(names(FINAL)) & (cls.created_on < moment) & ended & cls.campaign_id.is_null()
 
     @classmethod
     def count_final(cls, before: datetime) -> int:

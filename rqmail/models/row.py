@@ -94,6 +94,8 @@ class MessageRow(BaseModel):
     attempt_log = peewee.TextField(default="")
     #: The import it came with, if it came in a file.
     import_id = peewee.CharField(max_length=36, null=True)
+    #: The campaign it belongs to, whose template it is rendered from.
+    campaign_id = peewee.IntegerField(null=True)
 
     class Meta:
         """Every part of :class:`rqmail.models.message.Message` speaks of its table."""

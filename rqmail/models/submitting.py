@@ -108,11 +108,18 @@ _IN_TRANSACTION = "SELECT 1 WHERE transaction_timestamp() < statement_timestamp(
 
 
 def insert(
-    batch: Sequence[NewMessage], now: datetime, by: str | None = None, import_id: str | None = None
+    batch: Sequence[NewMessage],
+    now: datetime,
+    by: str | None = None,
+    import_id: str | None = None,
+    campaign_id: int | None = None,
 ) -> list[str]:
-    """Insert ``batch``, handed in by ``by``, as SCHEDULED, all or none, and answer the ids in order."""
+    """Insert ``batch``, handed in by ``by``, as SCHEDULED, all or none, and answer the ids in order.
+
+    The content of a campaign's messages is not stored: it is rendered when they are sent.
+    """
     with transaction():
-        _write(db.execute_sql, batch, now, by, import_id)
+        _write(db.execute_sql, batch, now, by, import_id, campaign_id)
     return [new.id for new in batch]
 
 
@@ -135,13 +142,18 @@ def insert_within(connection: Any, batch: Sequence[NewMessage], now: datetime, b
         cursor.execute(_IN_TRANSACTION)
         if cursor.fetchone() is None:
             raise InvalidInputError("connection", "a connection without a transaction", "one with a transaction begun")
-        _write(cursor.execute, batch, now, by, None)
+        _write(cursor.execute, batch, now, by)
     finally:
         cursor.close()
 
 
 def _write(
-    execute: _Execute, batch: Sequence[NewMessage], now: datetime, by: str | None, import_id: str | None
+    execute: _Execute,
+    batch: Sequence[NewMessage],
+    now: datetime,
+    by: str | None,
+    import_id: str | None = None,
+    campaign_id: int | None = None,
 ) -> None:
     moment = to_column(now)
     history = "" if by is None else line(Event(now, "handed-in", by=by))
@@ -166,20 +178,21 @@ def _write(
                 history,
                 import_id,
                 new.upload_bytes,
+                campaign_id,
             )
         )
     columns = (
         "id, sender, status, priority, subject, recipient_count, created_on, requested_on, scheduled_on,"
-        " expires_on, attempts, deferrals, attempt_log, import_id, upload_bytes"
+        " expires_on, attempts, deferrals, attempt_log, import_id, upload_bytes, campaign_id"
     )
-    _insert(execute, "message", columns, rows)
-    _insert(
+    insert_rows(execute, "message", columns, rows)
+    insert_rows(
         execute,
         "message_content",
         "message_id, text, html, extras",
-        [(new.id, new.text, new.html, new.extras.to_column()) for new in batch],
+        [(new.id, new.text, new.html, new.extras.to_column()) for new in batch] if campaign_id is None else [],
     )
-    _insert(
+    insert_rows(
         execute,
         "recipient",
         "message_id, position, kind, address, name",
@@ -189,7 +202,7 @@ def _write(
             for position, to in enumerate(new.recipients)
         ],
     )
-    _insert(
+    insert_rows(
         execute,
         "message_attachment",
         "message_id, position, name, content_type, size, sha256, is_inline, content_id",
@@ -207,7 +220,7 @@ def _write(
     )
 
 
-def _insert(execute: _Execute, table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
+def insert_rows(execute: _Execute, table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
     """Insert ``rows`` in as few statements as the database's limits allow.
 
     PostgreSQL takes them as one parameter, in JSON: to read a statement with a place for each value takes longer than

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from rqmail.delivery.dispatch import Dispatcher
+from rqmail.delivery.feeding import Feeder
 from rqmail.delivery.lanes import Lanes
 from rqmail.delivery.outcomes import MailProviderService
 from rqmail.delivery.senders import Sender, Senders
@@ -36,6 +37,10 @@ class Office:
         self.senders = Senders(factory, SecretBox(None), RateLimits(), pacing=pacing)
         #: What the provider was given: when, which message, how many recipients.
         self.taken: list[tuple[datetime, str, int]] = []
+        #: The addresses of each mail the provider was given, with what it said and who sent it.
+        self.mails: list[tuple[str, Mail]] = []
+        #: People who are not to be written to.
+        self.suppressed: set[str] = set()
         self.metrics = Metrics(redis_client, clock)
         self.senders.mailer = self._mailer
         service = MailProviderService(self.senders, self.limiter, clock, self.metrics, max_attempts=8)
@@ -49,6 +54,9 @@ class Office:
             clock,
             Pacer(redis_client, poll_seconds=1),
             self.metrics,
+            feed=Feeder(
+                self.senders, self.limiter, clock, reserve_for_high=0, suppressed=lambda _: self.suppressed
+            ).feed,
             **({"reserve_for_high": 0, "job_size": 256, "queued_at_most": 10_000} | options),
         )
 
@@ -67,7 +75,7 @@ class Office:
         return [MailJob.fetch(job_id, connection=self.redis).args[0] for job_id in ids]
 
     def _mailer(self, sender: Sender):
-        return RateLimitedGraphMailer(_Takes(self), self.limiter, sender.budget_key, sender.limits)
+        return RateLimitedGraphMailer(_Takes(self, sender.name), self.limiter, sender.budget_key, sender.limits)
 
     def work(self) -> list[str]:
         """Send what is queued as a worker does, urgent mail first, and answer the ids the provider took."""
@@ -87,9 +95,11 @@ class Office:
 class _Takes:
     """The mailer of one sender: it takes everything, if the limiter lets it through."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Office, sender: str) -> None:
         self._office = office
+        self._sender = sender
 
     def send(self, mail: Mail) -> Receipt:
         self._office.taken.append((self._office.clock(), mail.id, mail.recipient_count))
+        self._office.mails.append((self._sender, mail))
         return Receipt(202)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import IO, Any, Self
 
 from rqmail.campaigns.audience import AS_IT_SAYS, Audience, ListReading, RowProblem, read_audience
+from rqmail.campaigns.pool import always_the_same
 from rqmail.campaigns.rendering import render, values_of
 from rqmail.campaigns.template import Rendered, Template, UnrenderableError
 from rqmail.campaigns.window import SendingWindow
@@ -167,7 +167,7 @@ class Campaigns:
                             one.person,
                             one.name,
                             one.values,
-                            _always(senders, one.person) if wanted.sticky else "",
+                            always_the_same(senders, one.person) if wanted.sticky else "",
                             one.person in suppressed,
                         )
                         for one in some
@@ -208,7 +208,7 @@ class Campaigns:
         person = audience.person_at(campaign, row) if row > 0 else None
         if person is None:
             raise NotFoundError("row", str(row))
-        whom = Addressed(campaign.id, person.number, person.address, person.name, person.data)
+        whom = Addressed(campaign.id, campaign.created_on, person.number, person.address, person.name, person.data)
         try:
             rendered = render(campaign, whom)
         except UnrenderableError as wrong:
@@ -305,7 +305,7 @@ class Campaigns:
             raise InvalidInputError("campaign", campaign.name, "something to change")
         campaigns.change(campaign, senders, **columns)
         if senders is not None and campaign.sticky:
-            audience.deal_anew(campaign, lambda person: _always(senders, person))
+            audience.deal_anew(campaign, lambda person: always_the_same(senders, person))
         return campaigns.find(campaign.name)
 
     def _moved(self, name: str, to: CampaignState, from_: Sequence[CampaignState]) -> Campaign:
@@ -379,11 +379,6 @@ def _hours(given: int | None) -> int | None:
     if given is not None and not 1 <= given <= 24 * 366:
         raise InvalidInputError("not-within", given, "hours from 1 to 8,784")
     return given
-
-
-def _always(senders: Sequence[str], person: str) -> str:
-    """Answer whom a person hears from: always the same member, and few change when the pool does."""
-    return max(senders, key=lambda sender: hashlib.sha256(f"{sender}\0{person}".encode()).digest())
 
 
 def _check_first(template: Template, people: Audience) -> None:

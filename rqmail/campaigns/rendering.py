@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rqmail.errors import InvalidInputError
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 #: Templates a process keeps compiled; a campaign's template never changes.
 _MOST_KEPT = 50
 
-_kept: dict[int, _Kept | str] = {}
+#: By a campaign's id and when it was created.
+_kept: dict[tuple[int, datetime], _Kept | str] = {}
 _lock = threading.Lock()
 
 
@@ -50,7 +52,7 @@ def contents_of(ids: Sequence[str]) -> dict[str, Contents]:
 
 def subject_of(campaign: Campaign, person: Addressed) -> str:
     """Answer the subject of one person's mail; of one that cannot be rendered the template's own."""
-    kept = _template(campaign.id)
+    kept = _template(person)
     if isinstance(kept, str):
         return str(campaign.subject)
     from rqmail.campaigns.template import UnrenderableError  # noqa: PLC0415 - Jinja2 is needed by campaigns alone
@@ -63,14 +65,14 @@ def subject_of(campaign: Campaign, person: Addressed) -> str:
 
 def render(campaign: Campaign, person: Addressed) -> Rendered:
     """Render what one person gets; raises ``UnrenderableError``, or ``InvalidInputError`` for a broken template."""
-    kept = _template(campaign.id)
+    kept = _template(person)
     if isinstance(kept, str):
         raise InvalidInputError("campaign", campaign.name, kept)
     return kept.template.render(_values(kept, person))
 
 
 def _rendered(person: Addressed) -> Contents:
-    kept = _template(person.campaign_id)
+    kept = _template(person)
     if isinstance(kept, str):
         return Contents(problem=kept)
     from rqmail.campaigns.template import UnrenderableError  # noqa: PLC0415 - as above
@@ -91,16 +93,17 @@ def values_of(fields: Sequence[str], values: Sequence[str], address: str, name: 
     return dict(zip(fields, values, strict=False)) | {"to": address, "to_name": name}
 
 
-def _template(campaign_id: int) -> _Kept | str:
+def _template(person: Addressed) -> _Kept | str:
     """Answer a campaign's template, compiled once in a process, or why there is none."""
+    key = (person.campaign_id, person.made_on)
     with _lock:
-        known = _kept.get(campaign_id)
+        known = _kept.get(key)
     if known is None:
-        known = _compiled(campaign_id)
+        known = _compiled(person.campaign_id)
         with _lock:
             while len(_kept) >= _MOST_KEPT:
                 del _kept[next(iter(_kept))]
-            _kept[campaign_id] = known
+            _kept[key] = known
     return known
 
 

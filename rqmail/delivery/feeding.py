@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-import structlog
-
+from rqmail.campaigns.pool import always_the_same
 from rqmail.campaigns.rendering import subject_of
 from rqmail.campaigns.window import window_of
 from rqmail.clock import Clock
 from rqmail.delivery.rooms import Room, budget_key, rooms_of
 from rqmail.delivery.senders import Sender, Senders
+from rqmail.logs import event_log
 from rqmail.models import audience, campaigns, progress
 from rqmail.models.audience import Taking
 from rqmail.models.backlog import Due, count_due, due, unfinished
@@ -24,7 +24,7 @@ from rqmail.models.campaigns import Campaign, CampaignState
 from rqmail.models.message import Message, Priority
 from rqmail.ratelimit.limiter import MailRateLimiter
 
-log = structlog.get_logger()
+log = event_log()
 
 #: Messages of a campaign that may not send now are looked at again by then, should nobody let them go.
 _HELD_FOR = timedelta(hours=1)
@@ -91,10 +91,14 @@ class Feeder:
                 members[name, campaign.priority].append(campaign.id)
         lengths = self._lengths(list(members), now)
         there = audience.in_line(list(pools))
-        for line, ids in members.items():
-            for campaign_id in ids if lengths[line] <= 0 else ():
-                if there.get((campaign_id, line[0])):
-                    audience.take_back(campaign_id, line[0])
+        by_id = {campaign.id: campaign for campaign in sending}
+        for campaign_id, name in there:
+            # A member that left the pool, or can send nothing now: its part is for the others.
+            pool = pools[campaign_id]
+            if name not in pool:
+                _take_back_of_former(by_id[campaign_id], name, pool)
+            elif lengths[name, by_id[campaign_id].priority] <= 0:
+                audience.take_back(campaign_id, name)
         taking = Taking(now, self._suppressed, subject_of)
         made = 0
         for campaign in sending:
@@ -127,6 +131,11 @@ class Feeder:
                     length -= count_due(before, now, at_most=length)
                 lengths[name, priority] = length
         return lengths
+
+
+def _take_back_of_former(campaign: Campaign, name: str, pool: Sequence[str]) -> None:
+    if audience.take_back(campaign.id, name) and campaign.sticky:
+        audience.deal_anew(campaign, lambda person: always_the_same(pool, person))
 
 
 def _length(room: Room, sender: Sender) -> int:

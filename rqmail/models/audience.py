@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import peewee
@@ -30,6 +30,8 @@ from rqmail.models.submitting import insert_rows
 
 #: Rows that are named in one statement.
 _AT_ONCE = 500
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class PersonState(StrEnum):
@@ -82,9 +84,13 @@ class NewPerson:
 
 @dataclass(frozen=True, slots=True)
 class Addressed:
-    """Whom a message of a campaign is made for: what its text is rendered from."""
+    """Whom a message of a campaign is made for: what its text is rendered from.
+
+    ``made_on`` is when the campaign was created: an id may be another's by now, where a draft was deleted.
+    """
 
     campaign_id: int
+    made_on: datetime
     number: int
     address: str
     name: str
@@ -218,7 +224,7 @@ def _next(campaign: Campaign, sender: str, number: int) -> list[_Row]:
     if is_postgresql():
         sql += " FOR UPDATE SKIP LOCKED"
     rows = db.execute_sql(sql, (campaign.id, sender, number)).fetchall()
-    return [_Row(row[0], row[1], Addressed(campaign.id, row[0], *row[2:])) for row in rows]
+    return [_Row(row[0], row[1], Addressed(campaign.id, campaign.created_on, row[0], *row[2:])) for row in rows]
 
 
 def _dealt(shares: Mapping[str, int]) -> Iterator[str]:
@@ -341,8 +347,9 @@ def addressed(message_ids: Sequence[str]) -> dict[str, Addressed]:
     if not message_ids:
         return {}
     sql = (
-        "SELECT message_id, campaign_id, number, address, name, data FROM campaign_recipient"  # noqa: S608
-        f" WHERE message_id IN ({', '.join([db.param] * len(message_ids))})"
+        "SELECT message_id, campaign_id, created_on, number, address, r.name, data FROM campaign_recipient r"  # noqa: S608
+        f" JOIN campaign c ON c.id = campaign_id WHERE message_id IN ({', '.join([db.param] * len(message_ids))})"
     )
     with pooled_connection():
-        return {row[0]: Addressed(*row[1:]) for row in db.execute_sql(sql, list(message_ids)).fetchall()}
+        rows = db.execute_sql(sql, list(message_ids)).fetchall()
+    return {row[0]: Addressed(row[1], from_column(row[2]) or _NEVER, *row[3:]) for row in rows}

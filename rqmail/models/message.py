@@ -80,10 +80,9 @@ class Message(ClaimMoves, ResultMoves, DecisionMoves):
             & (cls.sent_on.is_null() | (cls.sent_on < moment))
         )
         dated = cls.ended_on.is_null(False) & (cls.ended_on < moment)
-        return cls.status.in_(names(FINAL)) & (cls.created_on < moment) & (dated | undated)
-        ended = (cls.ended_on < moment) | undated
         # A campaign tells of each person what became of their mail: its messages go when it goes.
-        return cls.status.in_(names(FINAL)) & (cls.created_on < moment) & ended & cls.campaign_id.is_null()
+        alone = cls.campaign_id.is_null()
+        return cls.status.in_(names(FINAL)) & (cls.created_on < moment) & (dated | undated) & alone
 
     @classmethod
     def count_final(cls, before: datetime) -> int:

@@ -1,4 +1,4 @@
-"""Templates: what a row makes of them, in the language of the campaign, and what is refused before anything is stored."""
+"""Templates: what a row makes of them in the language of the campaign, and what is refused."""
 
 from __future__ import annotations
 
@@ -81,7 +81,13 @@ def test_a_subject_is_one_line_and_never_empty():
 
 @pytest.mark.parametrize(
     ("column", "name"),
-    [("First name", "first_name"), ("E-mail", "e_mail"), (" 2nd prize ", "_2nd_prize"), ("Prénom", "prénom"), ("-", "")],
+    [
+        ("First name", "first_name"),
+        ("E-mail", "e_mail"),
+        (" 2nd prize ", "_2nd_prize"),
+        ("Prénom", "prénom"),
+        ("-", ""),
+    ],
 )
 def test_a_column_is_named_as_a_template_can_write_it(column, name):
     assert field_name(column) == name

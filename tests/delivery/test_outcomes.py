@@ -513,7 +513,7 @@ def test_a_fault_of_our_own_before_the_request_pauses_the_sender_and_burns_no_ma
     assert [entry["event"] for entry in logs] == ["mail.send.unexpected", "mail.mailbox.paused"]
 
 
-@pytest.mark.parametrize("step", ["find", "load_contents"])
+@pytest.mark.parametrize("step", ["find", "contents_of"])
 def test_a_fault_before_the_sender_is_known_leaves_the_mail_waiting(database, service, outside, monkeypatch, step):
     def broken(*_args):
         raise KeyError(step)

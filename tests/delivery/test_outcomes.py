@@ -518,7 +518,7 @@ def test_a_fault_before_the_sender_is_known_leaves_the_mail_waiting(database, se
     def broken(*_args):
         raise KeyError(step)
 
-    monkeypatch.setattr(*((outside, "find") if step == "find" else ("rqmail.delivery.outcomes.load_contents",)), broken)
+    monkeypatch.setattr(*((outside, "find") if step == "find" else ("rqmail.delivery.outcomes.contents_of",)), broken)
     message = message_in(S.SENDING, attempts=2)
     assert service.send(message) is Ending.DONE
     after = reloaded(message)

@@ -16,11 +16,11 @@ from support.clock import START
 #: What each database calls a column of this kind, as far as its introspection says.
 KINDS = {
     "sqlite": {"CharField": "varchar", "TextField": "text", "IntegerField": "integer", "SmallIntegerField": "smallint",
-               "BigIntegerField": "bigint", "BooleanField": "boolean", "FloatField": "real",
+               "BigIntegerField": "bigint", "BooleanField": "boolean", "FloatField": "real", "AutoField": "integer",
                "BlobField": "blob", "UtcDateTimeField": "text", "_UtcDateTimeField": "text"},
     "postgresql": {"CharField": "character varying", "TextField": "text", "IntegerField": "integer",
                    "SmallIntegerField": "smallint", "BigIntegerField": "bigint", "BooleanField": "boolean",
-                   "FloatField": "real", "BlobField": "bytea", "_UtcDateTimeField": "timestamp with time zone"},
+                   "FloatField": "real", "AutoField": "integer", "BlobField": "bytea", "_UtcDateTimeField": "timestamp with time zone"},
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import peewee
 
-#: ``{moment}``, ``{number}`` and ``{flag}`` are the types the two databases spell differently.
+#: ``{moment}`` and ``{number}`` are the types the two databases spell differently.
 TABLES = """
 CREATE TABLE campaign (
     id {number},
@@ -17,8 +17,8 @@ CREATE TABLE campaign (
     extras TEXT,
     language VARCHAR(20) NOT NULL,
     priority SMALLINT NOT NULL,
-    sticky {flag} NOT NULL,
-    unsubscribe {flag} NOT NULL,
+    sticky BOOLEAN NOT NULL,
+    unsubscribe BOOLEAN NOT NULL,
     "window" TEXT,
     not_within_hours INTEGER,
     starts_on {moment},
@@ -63,7 +63,6 @@ def up(_migrator: Any, db: Any) -> None:
     types = {
         "moment": "TIMESTAMPTZ" if postgresql else "TEXT",
         "number": number,
-        "flag": "BOOLEAN" if postgresql else "INTEGER",
         "narrow": "" if postgresql else " WITHOUT ROWID",
     }
     for statement in TABLES.format(**types).split(";"):

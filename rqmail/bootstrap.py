@@ -250,21 +250,23 @@ class Application:
     def feeder(self) -> Feeder:
         """What makes messages of the people campaigns go to."""
         from rqmail.delivery.feeding import Feeder
+        from rqmail.models.suppression import suppressed_among
 
         return Feeder(
             self.senders,
             self.limiter,
             self.clock,
             reserve_for_high=self.settings.reserve_for_high,
-            suppressed=lambda _people: set(),
+            suppressed=suppressed_among,
         )
 
     @_Part
     def campaigns(self) -> Campaigns:
         """One text for many people: made and steered."""
         from rqmail.campaigns.campaign import Campaigns
+        from rqmail.models.suppression import suppressed_among
 
-        return Campaigns(self.clock, self.intake)
+        return Campaigns(self.clock, self.intake, suppressed_among)
 
     @_Part
     def lanes(self) -> Lanes:

@@ -11,9 +11,9 @@ from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import parse_addresses
 from rqmail.intake.columns import ERROR_COLUMN, folded, hint, is_blank
 from rqmail.intake.encodings import find_encoding, lines_of
-from rqmail.intake.recipients import same_person
 from rqmail.intake.sheets import is_sheet, sheet_rows
 from rqmail.intake.tables import find_dialect, rows
+from rqmail.text.addresses import same_person
 
 #: The header is looked for in so many rows: above it there may be titles and blank lines.
 _HEADER_WITHIN = 30

@@ -212,7 +212,7 @@ def _write(
             for position, one in enumerate(new.attachments)
         ],
     )
-    _insert(
+    insert_rows(
         execute,
         "recipient_result",
         "message_id, address, result, code, at, probable",

@@ -135,6 +135,11 @@ def entries(addresses: Iterable[str]) -> list[Entry]:
     return found
 
 
+def suppressed_among(addresses: Iterable[str]) -> set[str]:
+    """Answer which of these get no mail of any mailbox, as :func:`rqmail.text.addresses.same_person` writes them."""
+    return {entry.address for entry in entries(addresses) if entry.scope == INSTALLATION}
+
+
 def told(left_out: Sequence[LeftOut]) -> str:
     """Say in words who was left out, and why."""
     named = ", ".join(f"{one.address} ({one.reason} since {one.since:%Y-%m-%d})" for one in left_out[:_NAMED])

@@ -20,7 +20,8 @@ KINDS = {
                "BlobField": "blob", "UtcDateTimeField": "text", "_UtcDateTimeField": "text"},
     "postgresql": {"CharField": "character varying", "TextField": "text", "IntegerField": "integer",
                    "SmallIntegerField": "smallint", "BigIntegerField": "bigint", "BooleanField": "boolean",
-                   "FloatField": "real", "AutoField": "integer", "BlobField": "bytea", "_UtcDateTimeField": "timestamp with time zone"},
+                   "FloatField": "real", "AutoField": "integer", "BlobField": "bytea",
+                   "_UtcDateTimeField": "timestamp with time zone"},
 }  # fmt: skip
 
 

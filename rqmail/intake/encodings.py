@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from rqmail.errors import InvalidInputError
-from rqmail.text.decoding import encoding_of
+from rqmail.text.decoding import encoding_named, encoding_of
 
 _SAMPLE = 64_000
 _CHUNK = 100_000
@@ -21,9 +21,7 @@ def find_encoding(file: IO[bytes], forced: str | None = None) -> str:
     """Name the encoding of a file: the one that was asked for, else by its marks, its zero bytes, or what fits."""
     if forced is not None:
         try:
-            "".encode(forced)  # refuses what exists but is no encoding of texts, such as base64
-            b"".decode(forced)
-            return codecs.lookup(forced).name
+            return encoding_named(forced)
         except (LookupError, ValueError):
             raise InvalidInputError("encoding", forced, "utf-8, utf-16, windows-1252 or another that exists") from None
     file.seek(0)

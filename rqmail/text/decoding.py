@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 
 #: Longer marks first: that of UTF-32 begins with that of UTF-16.
@@ -15,6 +16,18 @@ _MARKS = (
 
 #: What Western European Windows writes, and what has a character for nearly every byte.
 _LAST_RESORT = "cp1252"
+
+#: Codecs of Python's that are for names and source code, not for texts; the first takes time by the square of a length.
+_NOT_OF_TEXTS = frozenset({"punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined"})
+
+
+def encoding_named(name: str) -> str:
+    """Answer what Python calls an encoding of texts; ``LookupError`` or ``ValueError`` for what is none."""
+    "".encode(name)  # refuses what exists but is no encoding of texts, such as base64
+    found = codecs.lookup(name).name
+    if found in _NOT_OF_TEXTS:
+        raise LookupError(name)
+    return found
 
 
 def decoded(data: bytes) -> str:

@@ -331,6 +331,16 @@ def test_a_header_takes_no_longer_than_it_is_long(header: str, sign: str) -> Non
     assert seconds(32_000) < 0.1 + 6 * seconds(8_000)
 
 
+@pytest.mark.parametrize("charset", ["punycode", "idna", "utf-7", "hz", "iso-2022-jp", "unicode_escape", "gb18030"])
+def test_a_text_takes_no_longer_than_it_is_long_in_whatever_it_says_it_is_written(charset: str) -> None:
+    def seconds(length: int) -> float:
+        began = time.process_time()
+        read(f"From: a@x.nl\nContent-Type: text/plain; charset={charset}\n\na-{'aa9' * length}".encode())
+        return time.process_time() - began
+
+    assert seconds(60_000) < 0.2 + 8 * seconds(15_000)
+
+
 def test_a_header_of_comments_in_comments_is_no_crash_and_its_address_is_left_to_be_refused() -> None:
     assert read(b"From: a@x.nl\nTo: " + b"(" * 1_400 + b"\n\nx").to == [Address("(" * 1_400)]
 

@@ -68,7 +68,7 @@ def test_an_encoding_can_be_forced():
     assert lines("Ő".encode("cp1250"), "windows-1250") == ["Ő"]
 
 
-@pytest.mark.parametrize("name", ["", "klingon", "base64", "rot13", "undefined", "a\0b"])
+@pytest.mark.parametrize("name", ["", "klingon", "base64", "rot13", "undefined", "a\0b", "punycode", "idna"])
 def test_an_encoding_that_is_none_is_refused_by_name(name):
     with pytest.raises(InvalidInputError, match="encoding"):
         find_encoding(io.BytesIO(b""), name)

@@ -13,7 +13,7 @@ from email.parser import HeaderParser
 from email.policy import compat32, default
 from email.utils import collapse_rfc2231_value, getaddresses
 
-from rqmail.text.decoding import decoded
+from rqmail.text.decoding import decoded, encoding_named
 
 #: Character sets as some programs call them, and what Python calls them.
 _OTHER_NAMES = {
@@ -133,7 +133,7 @@ def decoded_as(data: bytes, charset: str) -> str:
     name = _OTHER_NAMES.get(wanted, wanted)
     for candidate in dict.fromkeys((_LARGER.get(name, name), name)):
         try:
-            return data.decode(candidate).removeprefix("\ufeff")
+            return data.decode(encoding_named(candidate)).removeprefix("\ufeff")
         except (LookupError, ValueError):
             continue
     return decoded(data)

@@ -43,7 +43,7 @@ class Scope(StrEnum):
 class Principal:
     """Whoever a token belongs to; ``mark`` recognises the same token again without being one.
 
-    ``mailboxes`` are the keys of the only ones it may hand in mail for, ``None`` for every sender.
+    ``mailboxes`` are the keys of the only ones it hands in mail for and sees mail of, ``None`` for every sender.
     """
 
     name: str
@@ -55,8 +55,8 @@ class Principal:
         """Say whether this one is authorised for ``scope``."""
         return scope in self.scopes or Scope.ADMIN in self.scopes
 
-    def may_send_from(self, sender: str) -> bool:
-        """Say whether this one may hand in mail of a sender: ``mailbox:KEY``, ``tenant:KEY`` or ``default``."""
+    def reaches(self, sender: str) -> bool:
+        """Say whether mail of a sender is this one's to hand in: ``mailbox:KEY``, ``tenant:KEY`` or ``default``."""
         if self.mailboxes is None:
             return True
         kind, _, key = sender.partition(":")
@@ -107,16 +107,11 @@ class Access:
         with pooled_connection():
             if EndedSession.get_or_none(EndedSession.id == session) is not None:
                 return None
-        found: Principal | None = None
-        if name == ADMIN:
-            found = self._admin() if self._admin_digest is not None else None
-        else:
-            with pooled_connection():
-                row = ApiToken.get_or_none(ApiToken.name == name)
-            if row is not None and self._is_valid(row):
-                self._note_use(row)
-                found = _principal(row)
-        return found if found is not None and hmac.compare_digest(found.mark, mark) else None
+        return self._holder(name, mark)
+
+    def is_still_let_in(self, known: Principal) -> bool:
+        """Say whether the token of one who came in earlier still opens: for connections that last."""
+        return self._holder(known.name, known.mark) is not None
 
     def end_session(self, session: str) -> None:
         """End this session for every copy of its cookie; those that have ended by themselves since are forgotten."""
@@ -167,7 +162,7 @@ class Access:
     ) -> tuple[TokenView, str]:
         """Issue a named token and answer it with what is kept of it; it cannot be shown again.
 
-        With ``mailboxes``, keys of some that exist, it hands in mail for these alone.
+        With ``mailboxes``, keys of some that exist, it hands in mail for these alone, and sees no other mail.
         """
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name == ADMIN:
             raise InvalidInputError(
@@ -217,6 +212,18 @@ class Access:
         return self.token(name)
 
     # --- the parts -----------------------------------------------------------------------------------------------
+
+    def _holder(self, name: str, mark: str) -> Principal | None:
+        found: Principal | None = None
+        if name == ADMIN:
+            found = self._admin() if self._admin_digest is not None else None
+        else:
+            with pooled_connection():
+                row = ApiToken.get_or_none(ApiToken.name == name)
+            if row is not None and self._is_valid(row):
+                self._note_use(row)
+                found = _principal(row)
+        return found if found is not None and hmac.compare_digest(found.mark, mark) else None
 
     def _admin(self) -> Principal:
         return Principal(ADMIN, frozenset(Scope), _mark(self._admin_digest or ""))

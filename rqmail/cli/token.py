@@ -63,7 +63,11 @@ def list_(*, json_: bool) -> None:
     help="send hands mail in, read looks at everything, admin does all of it; may be repeated.",
 )
 @click.option(
-    "--mailbox", "mailboxes", multiple=True, metavar="KEY", help="Hand in mail for this mailbox alone; may be repeated."
+    "--mailbox",
+    "mailboxes",
+    multiple=True,
+    metavar="KEY",
+    help="Hand in and see mail of this mailbox alone; may be repeated.",
 )
 @click.option("--expires-in", type=Duration(), help="How long it holds; without this until it is revoked.")
 @json_option

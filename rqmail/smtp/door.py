@@ -22,6 +22,7 @@ from rqmail.intake.eml.headers import in_one_line
 from rqmail.intake.idempotency import Repeatable, Submission
 from rqmail.intake.recipients import MAX_RECIPIENTS
 from rqmail.intake.relayed import Relayed, relayed
+from rqmail.intake.senders import may_write_as
 from rqmail.intake.suppressed import AllSuppressedError
 from rqmail.logs import event_log
 from rqmail.models.base import AWAY_ERRORS
@@ -35,6 +36,7 @@ log = event_log(__name__)
 _T = TypeVar("_T")
 
 _AWAY = "451 4.3.0 The mail cannot be stored now; try again later"
+_WITHDRAWN = "530 5.7.0 The token opens no more: it was revoked, or has expired"
 _UNREADABLE = "501 5.5.2 That is no base64"
 _LONGEST_REPLY = 400
 
@@ -117,9 +119,13 @@ class Door:
         """Take the sender: the address of a mailbox or a tenant that the token may send from."""
         principal: Principal = session.auth_data  # type: ignore[assignment]
         try:
+            is_let_in = await self._in_thread(lambda: self._access.is_still_let_in(principal))
             found = await self._in_thread(lambda: self._sender(address, principal))
         except AWAY_ERRORS:
             return _AWAY
+        if not is_let_in:
+            session.authenticated = False
+            return _WITHDRAWN
         if found is None:
             log.warning("smtp.refused", why="sender", who=principal.name)
             return "550 5.7.1 No mailbox that this token may send from has this address"
@@ -166,7 +172,12 @@ class Door:
         self, principal: Principal, sender: str, address: str | None, recipients: tuple[str, ...], mail: BinaryIO
     ) -> str:
         try:
+            if not self._access.is_still_let_in(principal):
+                return _WITHDRAWN
             with relayed(mail, sender, recipients, address=address) as found:
+                if not may_write_as(found.draft.from_, principal.reaches):
+                    log.warning("smtp.refused", why="from", who=principal.name)
+                    return "550 5.7.1 The From of the mail is another mailbox, which this token may not send from"
                 message = self._checked(found)
                 submitted = self._submission.submit(
                     [message], _repeatable(principal, found, sender, recipients), by=principal.name
@@ -215,7 +226,7 @@ def _repeatable(principal: Principal, found: Relayed, sender: str, recipients: S
 def _announced_size(options: Sequence[str]) -> int:
     """Answer the size a client says its mail has (RFC 1870), 0 where it does not."""
     said = next((value for name, _, value in (one.partition("=") for one in options) if name == "SIZE"), "")
-    return int(said) if said.isdigit() else 0
+    return int(said) if said.isascii() and said.isdigit() else 0
 
 
 def _from_base64(text: str) -> bytes | None:

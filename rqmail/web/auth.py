@@ -15,7 +15,7 @@ from rqmail.administration.access import Principal, Scope
 from rqmail.administration.attempts import TooManyAttemptsError
 from rqmail.web import uploads
 from rqmail.web.context import application, attempts, for_programs, principal
-from rqmail.web.errors import ForbiddenError, RefusedError, UnauthenticatedError
+from rqmail.web.errors import BoundError, ForbiddenError, RefusedError, UnauthenticatedError
 
 _V = TypeVar("_V", bound=Callable[..., Any])
 
@@ -24,6 +24,9 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 #: Where a view's scope is written down: on the view itself, so that it cannot be registered without.
 _SCOPE = "rqmail_scope"
+
+#: Where it is written down that a view keeps to the mailboxes a token is bound to: on the view itself.
+_KEEPS_TO_MAILBOXES = "rqmail_keeps_to_mailboxes"
 
 #: A body at most from one whom nobody knows yet: a sign-in form.
 _MAX_UNKNOWN_BYTES = 16 * 1024
@@ -52,6 +55,12 @@ def open_to_all(view: _V) -> _V:
     return view
 
 
+def keeps_to_mailboxes(view: _V) -> _V:
+    """Let a view run for tokens that are bound to mailboxes, too: it asks of every sender whether it is reached."""
+    setattr(view, _KEEPS_TO_MAILBOXES, True)
+    return view
+
+
 def open_as(other: Callable[..., Any]) -> Callable[[_V], _V]:
     """Let a view run for whoever may run ``other``."""
 
@@ -73,6 +82,10 @@ def scope_of(endpoint: str) -> Scope | None:
     """Answer what a view asks for; ``None`` where it is open to all."""
     scope: Scope | None = getattr(current_app.view_functions[endpoint], _SCOPE, None)
     return scope
+
+
+def _keeps_to_mailboxes(endpoint: str) -> bool:
+    return getattr(current_app.view_functions[endpoint], _KEEPS_TO_MAILBOXES, False)
 
 
 def sign_in(asking: Principal) -> None:
@@ -113,6 +126,8 @@ def _authorise() -> None:
         raise UnauthenticatedError
     if not asking.may(scope):
         raise ForbiddenError(scope)
+    if asking.mailboxes is not None and not _keeps_to_mailboxes(request.endpoint):
+        raise BoundError
     uploads.allow()
 
 

@@ -43,10 +43,17 @@ class ForbiddenError(RqmailError):
 
 
 class ForbiddenSenderError(ForbiddenError):
-    """The token hands in mail, but is bound to other mailboxes than this sender."""
+    """The token is bound to other mailboxes than this sender."""
 
     def __init__(self) -> None:
         RqmailError.__init__(self, "The token is bound to mailboxes, and this sender is none of them.")
+
+
+class BoundError(ForbiddenError):
+    """The token is bound to mailboxes, and what is asked for is not about these alone."""
+
+    def __init__(self) -> None:
+        RqmailError.__init__(self, "The token is bound to mailboxes, and this is not about these alone.")
 
 
 class RefusedError(RqmailError):

@@ -166,6 +166,54 @@ def test_a_token_bound_to_mailboxes_sends_from_these_alone(door: Listening) -> N
     assert [row.sender for row in stored()] == ["mailbox:news"]
 
 
+def test_a_token_that_is_revoked_sends_no_more_on_a_connection_it_opened(door: Listening) -> None:
+    token = door.app.access.create("printer", ["send"], by="test")[1]
+    with door.client(sign_in=False) as client, door.client(sign_in=False) as half_way:
+        for one in (client, half_way):
+            one.login("x", token)
+        half_way.docmd("MAIL", f"FROM:<{FROM}>")
+        half_way.docmd("RCPT", "TO:<a@x.nl>")
+        half_way.docmd("DATA")
+        door.app.access.revoke("printer")
+        with pytest.raises(smtplib.SMTPSenderRefused, match=r"530|5\.7\.0"):
+            client.send_message(mail())
+        assert client.login("x", door.token)[0] == 235
+        half_way.send(b"Subject: late\r\n\r\nx\r\n.\r\n")
+        assert half_way.getreply()[0] == 530
+    assert stored() == []
+
+
+@pytest.mark.parametrize(("name", "may"), [("bound", False), ("free", True)])
+def test_a_bound_token_writes_in_the_name_of_no_other_mailbox(door: Listening, name: str, may: bool) -> None:
+    mailboxes = ["news"] if name == "bound" else []
+    token = door.app.access.create(name, ["send"], by="test", mailboxes=mailboxes)[1]
+    with door.client(sign_in=False) as client:
+        client.login("x", token)
+        written = mail(From="Invoices <invoices@CONTOSO.example>")
+        if may:
+            client.send_message(written, "news@contoso.example", ["a@x.nl"])
+        else:
+            with pytest.raises(smtplib.SMTPDataError, match=r"5\.7\.1"):
+                client.send_message(written, "news@contoso.example", ["a@x.nl"])
+        client.send_message(mail(From="boss@elsewhere.example"), "news@contoso.example", ["a@x.nl"])
+    assert len(stored()) == 1 + may
+
+
+def test_what_is_said_before_tls_is_not_heard_after_it(opened: Callable[..., Listening], authority: Authority) -> None:
+    door = opened(Certificate(authority.file, None))
+    with socket.create_connection(("127.0.0.1", door.port), timeout=10) as client:
+        client.sendall(b"EHLO x\r\nSTARTTLS\r\nEHLO injected\r\nMAIL FROM:<a@x.nl>\r\n")
+        said = b""
+        while b"start TLS\r\n" not in said:
+            said += client.recv(1)
+        with authority.trust.wrap_socket(client, server_hostname="localhost") as secure:
+            secure.sendall(b"NOOP\r\nMAIL FROM:<b@x.nl>\r\nQUIT\r\n")
+            said = b""
+            while piece := secure.recv(1000):
+                said += piece
+    assert [line[:3] for line in said.splitlines()] == [b"250", b"503", b"221"]  # 503: nobody has said EHLO
+
+
 @on_both
 def test_a_mail_that_comes_again_is_stored_once_and_other_recipients_are_another_mail(door: Listening) -> None:
     same = mail(Message_ID="<7@erp.example>")

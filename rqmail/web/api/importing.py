@@ -12,15 +12,16 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from spectree.model_adapter.pydantic_adapter import BaseFile
 
 from rqmail.administration.access import Scope
-from rqmail.errors import InvalidInputError
+from rqmail.errors import InvalidInputError, NotFoundError
 from rqmail.insight.jsonable import as_json
 from rqmail.intake.bad_rows import as_csv
 from rqmail.intake.files import reading_of
-from rqmail.intake.importing import MOST_REMEMBERED, ImportState
+from rqmail.intake.importing import MOST_REMEMBERED, Import, ImportState
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Paging, listed, sender_named
-from rqmail.web.context import application, changes, may_send_from, principal, who
+from rqmail.web.auth import keeps_to_mailboxes
+from rqmail.web.context import application, changes, principal, reaches, who
 from rqmail.web.errors import FieldsError, ForbiddenError, ForbiddenSenderError
 from rqmail.web.uploads import one_file, takes_file
 
@@ -168,13 +169,14 @@ class Undone(ApiModel):
 
 
 @blueprint.post("")
+@keeps_to_mailboxes
 @takes_file
 @operation(Scope.SEND, _TAG, ImportResult, status=201, others={200: ImportResult, 422: BadFile})
 def import_file(form: NewImport) -> Any:
     """Hand in a file of messages: all of its rows are taken in (201), or none (422), or it is only checked (200)."""
     app = application()
     sender = sender_named(form.mailbox, form.tenant) or "default"
-    if not may_send_from(sender):
+    if not reaches(sender):
         raise ForbiddenSenderError
     uploaded: Any = form.file
     name = uploaded.filename or ""
@@ -218,20 +220,21 @@ def list_imports(query: Paging) -> Any:
 
 
 @blueprint.get("/<import_id>")
+@keeps_to_mailboxes
 @operation(Scope.READ, _TAG, ImportInFull, 404)
 def show_import(import_id: str) -> Any:
     """Show one import: how far it is, what was found in its file, and where its messages are."""
-    told = as_json(application().imports.find(import_id))
+    told = as_json(_reached(import_id))
     return told | {"report": _report(told["report"])}
 
 
 @blueprint.get("/<import_id>/errors.csv")
+@keeps_to_mailboxes
 @operation(Scope.READ, _TAG, None, 404)
 def list_errors(import_id: str) -> Any:
     """Answer every bad row of a refused file as CSV, with what is wrong in a last column: to be mended and imported."""
-    imports = application().imports
-    imports.find(import_id)
-    rows: Iterator[str] = as_csv(imports.bad_rows(import_id))
+    _reached(import_id)
+    rows: Iterator[str] = as_csv(application().imports.bad_rows(import_id))
     headers = {
         "Content-Type": "text/csv; charset=utf-8",
         "Content-Disposition": "attachment; filename=errors.csv",
@@ -240,13 +243,22 @@ def list_errors(import_id: str) -> Any:
 
 
 @blueprint.post("/<import_id>/undo")
+@keeps_to_mailboxes
 @operation(Scope.SEND, _TAG, Undone, 404, 409)
 def undo_import(import_id: str) -> Any:
     """Cancel all messages of an import, while none of them has been sent; one's own, or as admin anybody's."""
     asking = principal()
-    if application().imports.find(import_id).who != who() and (asking is None or not asking.may(Scope.ADMIN)):
+    if _reached(import_id).who != who() and (asking is None or not asking.may(Scope.ADMIN)):
         raise ForbiddenError(Scope.ADMIN)
     return {"id": import_id, "cancelled": changes().undo_import(import_id)}
+
+
+def _reached(import_id: str) -> Import:
+    """Answer an import; one of a sender that the token does not reach is not found."""
+    found = application().imports.find(import_id)
+    if not reaches(found.sender):
+        raise NotFoundError("import", import_id)
+    return found
 
 
 _IN_LIST = (

@@ -11,14 +11,17 @@ from pydantic import ConfigDict, Field, model_validator
 
 from rqmail.administration import messages
 from rqmail.administration.access import Scope
-from rqmail.administration.messages import BulkActionName, Decision, Filter
+from rqmail.administration.messages import BulkActionName, Decision, Filter, MessageView
+from rqmail.errors import NotFoundError
 from rqmail.insight.jsonable import as_json
 from rqmail.models.message import MessageStatus, Priority
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Moment, Paging, PriorityName, sender_named
-from rqmail.web.context import application, changes
+from rqmail.web.auth import keeps_to_mailboxes
+from rqmail.web.context import application, changes, reaches
 from rqmail.web.downloads import as_download
+from rqmail.web.errors import ForbiddenSenderError
 
 blueprint = Blueprint("messages", __name__, url_prefix="/messages")
 
@@ -199,27 +202,42 @@ class MessageQuery(WhichMessages, Paging):
 
 
 @blueprint.get("")
+@keeps_to_mailboxes
 @operation(Scope.READ, _TAG, MessagePage)
 def list_messages(query: MessageQuery) -> Any:
-    """List messages, newest first."""
-    found = messages.find(_filter(query), limit=query.limit + 1, after=query.cursor)
+    """List messages, newest first; whose token is bound to mailboxes names one of them."""
+    wanted = _filter(query)
+    if not reaches(wanted.sender or ""):
+        raise ForbiddenSenderError
+    found = messages.find(wanted, limit=query.limit + 1, after=query.cursor)
     return page("messages", as_json(found), query.limit)
 
 
 @blueprint.get("/<message_id>")
+@keeps_to_mailboxes
 @operation(Scope.READ, _TAG, MessageAndWait, 404)
 def show_message(message_id: str) -> Any:
     """Show one message in full: where it stands, and what happened to it so far."""
-    view = messages.show(message_id)
+    view = _reached(message_id)
     return as_json(view) | as_json(messages.wait_of(view, application().waiting))
 
 
 @blueprint.get("/<message_id>/attachments/<number>")
+@keeps_to_mailboxes
 @operation(Scope.READ, _TAG, None, 404)
 def download(message_id: str, number: str) -> Any:
     """Answer the bytes of one file of a message, counted from 1, to be saved and never shown by a browser."""
+    _reached(message_id)
     answer = as_download(messages.attachment(message_id, number))
     return answer.response, HTTPStatus.OK, answer.headers
+
+
+def _reached(message_id: str) -> MessageView:
+    """Answer a message; one that the token does not reach is not found."""
+    view = messages.show(message_id)
+    if not reaches(view.sender):
+        raise NotFoundError("message", message_id)
+    return view
 
 
 def _filter(which: WhichMessages, ids: tuple[str, ...] | None = None) -> Filter:

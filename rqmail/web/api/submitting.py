@@ -31,10 +31,12 @@ from rqmail.intake.addresses import parse_addresses
 from rqmail.intake.draft import Checked, Draft
 from rqmail.intake.idempotency import Repeatable
 from rqmail.intake.relayed import relayed
+from rqmail.intake.senders import may_write_as
 from rqmail.web.api.document import operation
 from rqmail.web.api.mail import MESSAGE, MailForm, NewMail, draft_of
 from rqmail.web.api.schema import ApiModel, Line, Moment, PriorityName, listed, sender_named
-from rqmail.web.context import application, may_send_from, who
+from rqmail.web.auth import keeps_to_mailboxes
+from rqmail.web.context import application, reaches, who
 from rqmail.web.errors import FieldsError, ForbiddenSenderError
 from rqmail.web.uploads import FORM, MIME, takes_mail
 
@@ -152,6 +154,7 @@ class _Request:
 
 
 @blueprint.post("")
+@keeps_to_mailboxes
 @takes_mail
 @operation(Scope.SEND, "Messages", Submitted, 409, status=201)
 def submit(json: Submission, form: MailForm, query: MimeQuery, headers: SubmissionHeaders) -> Any:
@@ -207,6 +210,8 @@ def _in_mime_form(query: MimeQuery, open_files: ExitStack) -> _Request:
     mail.seek(0)
     recipients = [one.address for line in query.to for one in parse_addresses(line, "to")]
     found = open_files.enter_context(relayed(cast(BinaryIO, mail), sender, recipients or None))
+    if not may_write_as(found.draft.from_, reaches):
+        raise ForbiddenSenderError
     draft = replace(
         found.draft,
         at=query.at,
@@ -219,14 +224,17 @@ def _in_mime_form(query: MimeQuery, open_files: ExitStack) -> _Request:
 
 def _draft(mail: NewMail, parts: Sequence[tuple[str, FileStorage]] = (), *, before: str = "") -> tuple[str, Draft]:
     try:
-        return before, draft_of(mail, _sender(mail), parts)
+        draft = draft_of(mail, _sender(mail), parts)
     except InvalidInputError as error:
         raise FieldsError({before + error.field: _said(error)}) from None
+    if not may_write_as(draft.from_, reaches):
+        raise ForbiddenSenderError
+    return before, draft
 
 
 def _sender(mail: NewMail | MimeQuery) -> str:
     sender = sender_named(mail.mailbox, mail.tenant) or "default"
-    if not may_send_from(sender):
+    if not reaches(sender):
         raise ForbiddenSenderError
     return sender
 

@@ -55,8 +55,8 @@ class Principal:
         """Say whether this one is authorised for ``scope``."""
         return scope in self.scopes or Scope.ADMIN in self.scopes
 
-    def reaches(self, sender: str) -> bool:
-        """Say whether mail of a sender is this one's to hand in: ``mailbox:KEY``, ``tenant:KEY`` or ``default``."""
+    def may_send_from(self, sender: str) -> bool:
+        """Say whether this one may hand in mail of a sender: ``mailbox:KEY``, ``tenant:KEY`` or ``default``."""
         if self.mailboxes is None:
             return True
         kind, _, key = sender.partition(":")

@@ -67,7 +67,7 @@ def list_(*, json_: bool) -> None:
     "mailboxes",
     multiple=True,
     metavar="KEY",
-    help="Hand in and see mail of this mailbox alone; may be repeated.",
+    help="Hand in and see its mail alone; may be repeated.",
 )
 @click.option("--expires-in", type=Duration(), help="How long it holds; without this until it is revoked.")
 @json_option

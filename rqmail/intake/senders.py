@@ -11,19 +11,20 @@ from rqmail.models.mailbox import SystemMailbox, TenantMailSetting
 from rqmail.text.addresses import same_person
 
 
-def may_write_as(named: str | None, reaches: Callable[[str], bool]) -> bool:
+def may_write_as(named: str | None, may_send_from: Callable[[str], bool]) -> bool:
     """Say whether a mail may be written in the name of ``named``, who is not the mailbox that sends it.
 
-    Exchange decides about that, except where it is another sender of ours and whoever hands the mail in does not reach
-    that one. What is no address is left to be refused as such.
+    Exchange decides about that, except where it is another sender of ours and whoever hands the mail in may not
+    send from that one. What is no address is left to be refused as such.
     """
-    if not named or reaches(""):
+    if not named or may_send_from(""):
         return True
     try:
         addresses = parse_addresses(named, "from")
     except InvalidInputError:
         return True
-    return all(not others or any(map(reaches, others)) for others in (senders_at(one.address) for one in addresses))
+    ours = (senders_at(one.address) for one in addresses)
+    return all(not others or any(map(may_send_from, others)) for others in ours)
 
 
 def senders_at(address: str) -> list[str]:

@@ -175,7 +175,7 @@ class Door:
             if not self._access.is_still_let_in(principal):
                 return _WITHDRAWN
             with relayed(mail, sender, recipients, address=address) as found:
-                if not may_write_as(found.draft.from_, principal.reaches):
+                if not may_write_as(found.draft.from_, principal.may_send_from):
                     log.warning("smtp.refused", why="from", who=principal.name)
                     return "550 5.7.1 The From of the mail is another mailbox, which this token may not send from"
                 message = self._checked(found)

@@ -46,10 +46,10 @@ def principal() -> Principal | None:
     return found
 
 
-def reaches(sender: str) -> bool:
-    """Say whether mail of a sender is for the one who is asking, to hand in and to see."""
+def may_send_from(sender: str) -> bool:
+    """Say whether the one who is asking may hand in mail of a sender; whose token is bound sees no other mail, too."""
     asking = principal()
-    return asking is not None and asking.reaches(sender)
+    return asking is not None and asking.may_send_from(sender)
 
 
 def who() -> str:

@@ -21,7 +21,7 @@ from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Paging, listed, sender_named
 from rqmail.web.auth import keeps_to_mailboxes
-from rqmail.web.context import application, changes, principal, reaches, who
+from rqmail.web.context import application, changes, may_send_from, principal, who
 from rqmail.web.errors import FieldsError, ForbiddenError, ForbiddenSenderError
 from rqmail.web.uploads import one_file, takes_file
 
@@ -176,7 +176,7 @@ def import_file(form: NewImport) -> Any:
     """Hand in a file of messages: all of its rows are taken in (201), or none (422), or it is only checked (200)."""
     app = application()
     sender = sender_named(form.mailbox, form.tenant) or "default"
-    if not reaches(sender):
+    if not may_send_from(sender):
         raise ForbiddenSenderError
     uploaded: Any = form.file
     name = uploaded.filename or ""
@@ -256,7 +256,7 @@ def undo_import(import_id: str) -> Any:
 def _reached(import_id: str) -> Import:
     """Answer an import; one of a sender that the token does not reach is not found."""
     found = application().imports.find(import_id)
-    if not reaches(found.sender):
+    if not may_send_from(found.sender):
         raise NotFoundError("import", import_id)
     return found
 

@@ -19,7 +19,7 @@ from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Moment, Paging, PriorityName, sender_named
 from rqmail.web.auth import keeps_to_mailboxes
-from rqmail.web.context import application, changes, reaches
+from rqmail.web.context import application, changes, may_send_from
 from rqmail.web.downloads import as_download
 from rqmail.web.errors import ForbiddenSenderError
 
@@ -207,7 +207,7 @@ class MessageQuery(WhichMessages, Paging):
 def list_messages(query: MessageQuery) -> Any:
     """List messages, newest first; whose token is bound to mailboxes names one of them."""
     wanted = _filter(query)
-    if not reaches(wanted.sender or ""):
+    if not may_send_from(wanted.sender or ""):
         raise ForbiddenSenderError
     found = messages.find(wanted, limit=query.limit + 1, after=query.cursor)
     return page("messages", as_json(found), query.limit)
@@ -235,7 +235,7 @@ def download(message_id: str, number: str) -> Any:
 def _reached(message_id: str) -> MessageView:
     """Answer a message; one that the token does not reach is not found."""
     view = messages.show(message_id)
-    if not reaches(view.sender):
+    if not may_send_from(view.sender):
         raise NotFoundError("message", message_id)
     return view
 

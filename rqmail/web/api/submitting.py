@@ -36,7 +36,7 @@ from rqmail.web.api.document import operation
 from rqmail.web.api.mail import MESSAGE, MailForm, NewMail, draft_of
 from rqmail.web.api.schema import ApiModel, Line, Moment, PriorityName, listed, sender_named
 from rqmail.web.auth import keeps_to_mailboxes
-from rqmail.web.context import application, reaches, who
+from rqmail.web.context import application, may_send_from, who
 from rqmail.web.errors import FieldsError, ForbiddenSenderError
 from rqmail.web.uploads import FORM, MIME, takes_mail
 
@@ -210,7 +210,7 @@ def _in_mime_form(query: MimeQuery, open_files: ExitStack) -> _Request:
     mail.seek(0)
     recipients = [one.address for line in query.to for one in parse_addresses(line, "to")]
     found = open_files.enter_context(relayed(cast(BinaryIO, mail), sender, recipients or None))
-    if not may_write_as(found.draft.from_, reaches):
+    if not may_write_as(found.draft.from_, may_send_from):
         raise ForbiddenSenderError
     draft = replace(
         found.draft,
@@ -227,14 +227,14 @@ def _draft(mail: NewMail, parts: Sequence[tuple[str, FileStorage]] = (), *, befo
         draft = draft_of(mail, _sender(mail), parts)
     except InvalidInputError as error:
         raise FieldsError({before + error.field: _said(error)}) from None
-    if not may_write_as(draft.from_, reaches):
+    if not may_write_as(draft.from_, may_send_from):
         raise ForbiddenSenderError
     return before, draft
 
 
 def _sender(mail: NewMail | MimeQuery) -> str:
     sender = sender_named(mail.mailbox, mail.tenant) or "default"
-    if not reaches(sender):
+    if not may_send_from(sender):
         raise ForbiddenSenderError
     return sender
 

@@ -19,9 +19,10 @@ from rqmail.intake.attachments import Attachment
 from rqmail.intake.draft import Checked, Draft
 from rqmail.intake.faults import checked_or_faults
 from rqmail.intake.idempotency import Repeatable
+from rqmail.intake.senders import may_write_as
 from rqmail.models.content import Importance
 from rqmail.text.scrubbing import scrubbed
-from rqmail.web.auth import require
+from rqmail.web.auth import keeps_to_mailboxes, require
 from rqmail.web.context import application, may_send_from, principal, who
 from rqmail.web.errors import ForbiddenSenderError
 from rqmail.web.pages import typed, words
@@ -38,6 +39,7 @@ _CHECKED = "yes"
 
 
 @blueprint.get("")
+@keeps_to_mailboxes
 @require(Scope.SEND)
 def compose() -> str:
     """Show an empty form; ``sender`` may be named in the address."""
@@ -45,13 +47,14 @@ def compose() -> str:
 
 
 @blueprint.post("")
+@keeps_to_mailboxes
 @takes_mail_form
 @require(Scope.SEND)
 def send() -> tuple[str, int] | AnyResponse:
     """Hand the mail in, or show the form again with what is wrong beside each field."""
     app = application()
     draft = _draft()
-    if not may_send_from(draft.sender):
+    if not may_send_from(draft.sender) or not may_write_as(draft.from_, may_send_from):
         raise ForbiddenSenderError
     checked = checked_or_faults(draft, app.intake.checks())
     if not isinstance(checked, Checked):

@@ -15,7 +15,7 @@ from rqmail.intake.columns import COLUMNS, Naming
 from rqmail.intake.files import Reading, format_of
 from rqmail.intake.moments import local_time
 from rqmail.web.auth import require
-from rqmail.web.context import application, changes, reaches, who
+from rqmail.web.context import application, changes, may_send_from, who
 from rqmail.web.errors import ForbiddenSenderError
 from rqmail.web.pages import typed
 from rqmail.web.pages.framed import framed
@@ -61,7 +61,7 @@ def check() -> _Shown:
     app = application()
     wrong: typed.Wrong = {}
     sender = typed.text("sender")
-    if not reaches(sender):
+    if not may_send_from(sender):
         raise ForbiddenSenderError
     file = request.files.get("file")
     if file is None or not file.filename:
@@ -172,7 +172,7 @@ def _page() -> dict[str, Any]:
     )
     return {
         "imports": app.imports.recent(limit=_RECENT),
-        "senders": [sender for sender in senders if reaches(sender)],
+        "senders": [sender for sender in senders if may_send_from(sender)],
         "columns": [name for name in COLUMNS if name != "attachments"],
         "encodings": _ENCODINGS,
         "delimiters": tuple(DELIMITERS),

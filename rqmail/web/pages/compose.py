@@ -25,7 +25,7 @@ from rqmail.text.scrubbing import scrubbed
 from rqmail.web.auth import keeps_to_mailboxes, require
 from rqmail.web.context import application, may_send_from, principal, who
 from rqmail.web.errors import ForbiddenSenderError
-from rqmail.web.pages import typed, words
+from rqmail.web.pages import field_words, typed
 from rqmail.web.pages.language import say
 from rqmail.web.pages.noticing import tell_notices
 from rqmail.web.uploads import takes_mail_form
@@ -127,7 +127,9 @@ def _wrong(found: Iterable[InvalidInputError]) -> typed.Wrong:
     for error in found:
         field = "sender" if error.field in {"mailbox", "tenant"} else error.field
         exactly = scrubbed(str(error))
-        wrong[field] = Markup('{} <small lang="en">{}</small>').format(words.WRONG_IN_MAIL.get(field, ""), exactly)
+        wrong[field] = Markup('{} <small lang="en">{}</small>').format(
+            field_words.WRONG_IN_MAIL.get(field, ""), exactly
+        )
     return wrong
 
 

@@ -17,7 +17,7 @@ from rqmail.models.message import MessageStatus
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.downloads import as_download
-from rqmail.web.pages import words
+from rqmail.web.pages import act_words
 from rqmail.web.pages.framed import framed
 from rqmail.web.pages.language import say
 from rqmail.web.pages.returning import action, back
@@ -96,7 +96,7 @@ def act(message_id: str, verb: str) -> AnyResponse:
     except ConflictError:
         flash(say("Too late: the message has moved on meanwhile."), "error")
     else:
-        flash(str(words.ACTS_DONE[verb]))
+        flash(str(act_words.ACTS_DONE[verb]))
     return back(_PAGE, message_id=message_id)
 
 

@@ -20,7 +20,7 @@ from rqmail.insight.spreadsheet import delimiter_named
 from rqmail.models.message import MessageStatus, Priority
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
-from rqmail.web.pages import typed, words
+from rqmail.web.pages import act_words, typed
 from rqmail.web.pages.language import say, say_count
 from rqmail.web.pages.returning import action
 from rqmail.web.sessions import local_path
@@ -92,7 +92,7 @@ def bulk() -> str | tuple[str, int] | AnyResponse:
         return redirect(here, HTTPStatus.SEE_OTHER)
     if sure in {"yes", chosen}:
         moved = changes().bulk(chosen, wanted, _shown(asked, ids, everything=everything))
-        flash(say_count(words.BULK_DONE[chosen], moved))
+        flash(say_count(act_words.BULK_DONE[chosen], moved))
         return redirect(here, HTTPStatus.SEE_OTHER)
     by_status = changes().count_bulk_of_each(chosen, wanted)
     return render_template(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import flash
 
 from rqmail.intake.draft import Checked
-from rqmail.web.pages import words
+from rqmail.web.pages import field_words, words
 from rqmail.web.pages.language import say
 
 
@@ -28,4 +28,4 @@ def tell_notices(taken: Checked) -> None:
             say("%(address)s is suppressed (%(reason)s) and gets nothing.", address=one.address, reason=why), "warning"
         )
     for notice in taken.notices:
-        flash(say(words.NOTICES[notice.code], about=notice.about), "warning")
+        flash(say(field_words.NOTICES[notice.code], about=notice.about), "warning")

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from rqmail.administration.fields import MAX_LIMIT
 from rqmail.errors import InvalidInputError
-from rqmail.web.pages import words
+from rqmail.web.pages import field_words
 
 _WHOLE = re.compile(r"[0-9]{1,12}")
 
@@ -65,11 +65,11 @@ def _zone(name: str) -> tzinfo:
 
 def note(wrong: Wrong, error: InvalidInputError) -> None:
     """Write beside the field what it should have been; the first complaint about a field stays."""
-    said = words.WRONG.get(error.field, error.allowed)
+    said = field_words.WRONG.get(error.field, error.allowed)
     if error.value is None:
-        said = words.MISSING.get(error.field, said)
+        said = field_words.MISSING.get(error.field, said)
     elif type(error.value) is int and error.value > MAX_LIMIT:
-        said = words.TOO_LARGE.get(error.field, said)
+        said = field_words.TOO_LARGE.get(error.field, said)
     wrong.setdefault(error.field, str(said))
 
 

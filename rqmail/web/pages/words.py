@@ -46,13 +46,6 @@ SENDERS_HELD: Final[Counted] = counted(
 )
 MESSAGES_WAITING: Final[Counted] = counted("1 message is waiting", "%(number)s messages are waiting")
 
-#: What can be decided about so many messages of which it is unknown whether they were sent.
-DECIDE: Final[dict[str, Counted]] = {
-    "confirm-sent": counted("Confirm this one", "Confirm these %(number)s"),
-    "resend": counted("Send this one again", "Send these %(number)s again"),
-    "discard": counted("Discard this one", "Discard these %(number)s"),
-}
-
 #: What has to be well for mail to go out.
 CHECKS: Final[Words] = {
     "database": lazy_gettext("Database"),
@@ -264,89 +257,11 @@ SCOPES_LONG: Final[Words] = {
     "admin": lazy_gettext("changes everything"),
 }
 
-#: The fields of forms, by the name they have in the API.
-FIELDS: Final[Words] = {
-    "address": lazy_gettext("Address"),
-    "rateLimitPerMinute": lazy_gettext("Messages a minute"),
-    "rateLimitRecipientsPerDay": lazy_gettext("Recipients a day"),
-    "sentItems": lazy_gettext("Copies in Sent Items"),
-    "pruneAfterDays": lazy_gettext("Removed after so many days"),
-    "graphTenantId": lazy_gettext("Directory (tenant) id"),
-    "graphClientId": lazy_gettext("Application (client) id"),
-    "graphClientSecret": lazy_gettext("Client secret"),
-    "sendgridFrom": lazy_gettext("From address"),
-    "sendgridApiKey": lazy_gettext("API key"),
-}
-
-#: What a limit must be that is larger than what can be stored.
+#: What becomes of copies in Sent Items.
 SENT_ITEMS: Final[Words] = {
     "keep": lazy_gettext("kept"),
     "none": lazy_gettext("none is made"),
     "prune": lazy_gettext("removed some days after a message is settled"),
-}
-TOO_LARGE: Final[Words] = {
-    "rateLimitPerMinute": lazy_gettext("rateLimitPerMinute must be a positive whole number, at most 2,147,483,647"),
-    "rateLimitRecipientsPerDay": lazy_gettext(
-        "rateLimitRecipientsPerDay must be a positive whole number, at most 2,147,483,647"
-    ),
-}
-
-#: What a field must be, by the name it has in the API.
-WRONG: Final[Words] = {
-    "sentItems": lazy_gettext("One of those in the list."),
-    "pruneAfterDays": lazy_gettext("A whole number of days from 1 to 3,650, where copies are removed."),
-    "rateLimitPerMinute": lazy_gettext("rateLimitPerMinute must be a positive whole number"),
-    "rateLimitRecipientsPerDay": lazy_gettext("rateLimitRecipientsPerDay must be a positive whole number"),
-    "key": lazy_gettext(
-        "1 to 64 letters, digits, dots, hyphens and underscores, beginning and ending with a letter or digit."
-    ),
-    "name": lazy_gettext("1 to 64 letters, digits, dots, hyphens and underscores; not admin."),
-    "address": lazy_gettext("A mail address, such as nieuws@example.org."),
-    "sendgridFrom": lazy_gettext("A mail address, such as nieuws@example.org."),
-    "graphTenantId": lazy_gettext(
-        "A GUID such as 11111111-2222-3333-4444-555555555555, or a domain such as contoso.onmicrosoft.com."
-    ),
-    "graphClientId": lazy_gettext("A GUID such as 11111111-2222-3333-4444-555555555555."),
-    "graphClientSecret": lazy_gettext("1 to 4096 printable characters."),
-    "sendgridApiKey": lazy_gettext("1 to 4096 printable characters."),
-    "provider": lazy_gettext("One of those in the list."),
-    "limitsUntil": lazy_gettext("A day that is not over yet, at most a year away."),
-    "reason": lazy_gettext("A reason of 1 to 500 characters."),
-    "duration": lazy_gettext("One of those in the list."),
-    "scopes": lazy_gettext("At least one."),
-    "mailboxes": lazy_gettext("Keys of mailboxes that exist, for a token that only hands mail in."),
-    "expiresOn": lazy_gettext("A day that is not over yet."),
-    "RQMAIL_SECRET_KEY": lazy_gettext("Set RQMAIL_SECRET_KEY first: secrets are stored encrypted."),
-}
-
-#: What is needed, by the field that was left empty.
-MISSING: Final[Words] = {
-    "address": lazy_gettext("The mailbox that sends, needed for Microsoft Graph."),
-    "sendgridFrom": lazy_gettext("A mail address, needed for SendGrid."),
-    "graphClientId": lazy_gettext("Needed together with the client secret."),
-    "graphClientSecret": lazy_gettext("Needed together with the client id."),
-}
-
-#: What a field of a mail must be, by the name it has in the API; what exactly is wrong stands behind it.
-WRONG_IN_MAIL: Final[Words] = {
-    "sender": lazy_gettext("One of those in the list."),
-    "to": lazy_gettext("At least one mail address in To, Cc or Bcc, with commas between them; at most 500."),
-    "cc": lazy_gettext("Mail addresses, with commas between them."),
-    "bcc": lazy_gettext("Mail addresses, with commas between them."),
-    "replyTo": lazy_gettext("Mail addresses, with commas between them."),
-    "from": lazy_gettext("One mail address."),
-    "subject": lazy_gettext("One line of text, at most 998 characters."),
-    "text": lazy_gettext("A text or HTML, at most 3 MB together."),
-    "html": lazy_gettext("HTML that shows no picture which was not chosen below."),
-    "attachments": lazy_gettext("A file cannot be sent like this."),
-    "importance": lazy_gettext("One of those in the list."),
-    "headers": lazy_gettext("One header a line, as Name: value; none that the mail has anyway."),
-    "unsubscribeUrl": lazy_gettext("An address that begins with https."),
-}
-
-#: What somebody who hands a mail in should know about it; ``about`` fills it in.
-NOTICES: Final[dict[str, str]] = {
-    "blocked-type": gettext_noop("Exchange or Outlook may keep %(about)s from who receives it: its type is blocked."),
 }
 
 #: Why an address gets no mail.
@@ -365,82 +280,6 @@ SUPPRESSED: Final[Counted] = counted("1 address was added.", "%(number)s address
 RESULTS: Final[Words] = {
     "suppressed": lazy_gettext("Left out"),
     "bounced": lazy_gettext("Bounced"),
-}
-
-#: What can be done to one message.
-ACTS: Final[Words] = {
-    "cancel": lazy_gettext("Cancel"),
-    "requeue": lazy_gettext("Send again"),
-    "send-now": lazy_gettext("Send now"),
-    "sent": lazy_gettext("Confirm sent"),
-    "resend": lazy_gettext("Send again"),
-    "discard": lazy_gettext("Discard"),
-}
-
-#: What is asked before it is done.
-ACT_QUESTIONS: Final[Words] = {
-    "cancel": lazy_gettext("Cancel this message?"),
-    "sent": lazy_gettext("Was this message sent?"),
-    "resend": lazy_gettext("Send this message again?"),
-    "discard": lazy_gettext("Discard this message?"),
-}
-
-#: What happens then.
-ACT_CONSEQUENCES: Final[Words] = {
-    "cancel": lazy_gettext("It is not sent. It can be sent again later."),
-    "sent": lazy_gettext("It counts as sent and is never tried again. This cannot be undone."),
-    "resend": lazy_gettext("Whoever got it already gets it twice. This cannot be undone."),
-    "discard": lazy_gettext("It is not sent again."),
-}
-
-#: What is said after it.
-ACTS_DONE: Final[Words] = {
-    "cancel": lazy_gettext("The message was cancelled."),
-    "requeue": lazy_gettext("The message is sent again."),
-    "send-now": lazy_gettext("The message is due now."),
-    "sent": lazy_gettext("The message counts as sent."),
-    "resend": lazy_gettext("The message is sent again."),
-    "discard": lazy_gettext("The message was discarded."),
-}
-
-#: What can be done to many messages.
-BULK_ACTIONS: Final[Words] = {
-    "cancel": lazy_gettext("Cancel"),
-    "requeue": lazy_gettext("Send again"),
-    "send-now": lazy_gettext("Send now"),
-    "confirm-sent": lazy_gettext("Unknown: confirm sent"),
-    "resend": lazy_gettext("Unknown: send again"),
-    "discard": lazy_gettext("Unknown: discard"),
-}
-
-#: What is asked before it is done.
-BULK_QUESTIONS: Final[dict[str, Counted]] = {
-    "cancel": counted("Cancel 1 message?", "Cancel %(number)s messages?"),
-    "requeue": counted("Send 1 message again?", "Send %(number)s messages again?"),
-    "send-now": counted("Send 1 message now?", "Send %(number)s messages now?"),
-    "confirm-sent": counted("Confirm that 1 message was sent?", "Confirm that %(number)s messages were sent?"),
-    "resend": counted("Send 1 message again?", "Send %(number)s messages again?"),
-    "discard": counted("Discard 1 message?", "Discard %(number)s messages?"),
-}
-
-#: What happens then.
-BULK_CONSEQUENCES: Final[Words] = {
-    "cancel": lazy_gettext("They are not sent. They can be sent again later."),
-    "requeue": lazy_gettext("From the first attempt on, within the budgets."),
-    "send-now": lazy_gettext("They are due at once; the budgets still hold."),
-    "confirm-sent": lazy_gettext("They count as sent and are never tried again. This cannot be undone."),
-    "resend": lazy_gettext("Whoever got them already gets them twice. This cannot be undone."),
-    "discard": lazy_gettext("They are not sent again."),
-}
-
-#: What is said after it.
-BULK_DONE: Final[dict[str, Counted]] = {
-    "cancel": counted("1 message was cancelled.", "%(number)s messages were cancelled."),
-    "requeue": counted("1 message is sent again.", "%(number)s messages are sent again."),
-    "send-now": counted("1 message is due now.", "%(number)s messages are due now."),
-    "confirm-sent": counted("1 message counts as sent.", "%(number)s messages count as sent."),
-    "resend": counted("1 message is sent again.", "%(number)s messages are sent again."),
-    "discard": counted("1 message was discarded.", "%(number)s messages were discarded."),
 }
 
 #: Where an import is.

@@ -16,7 +16,7 @@ from rqmail.insight.jsonable import as_json
 from rqmail.insight.standing import Turn, WindowView, level, pause_end, told_state
 from rqmail.models.message import MessageStatus
 from rqmail.web.context import application, principal
-from rqmail.web.pages import words
+from rqmail.web.pages import act_words, field_words, words
 from rqmail.web.pages.language import say, write_number
 
 #: How a moment looks where values are kept as JSON.
@@ -136,6 +136,8 @@ def percent(window: WindowView) -> int:
 def _at_hand() -> dict[str, Any]:
     return {
         "words": words,
+        "act_words": act_words,
+        "field_words": field_words,
         "now": application().clock(),
         "me": principal(),
         "statuses": [status.value for status in MessageStatus],

@@ -16,7 +16,7 @@ import rqmail.insight.explaining
 from rqmail.administration.messages import Decision
 from rqmail.models.mailbox import Provider
 from rqmail.models.message import MessageStatus, Priority
-from rqmail.web.pages import catalogues, mailboxes, messages, sentences, words
+from rqmail.web.pages import act_words, catalogues, field_words, mailboxes, messages, sentences, words
 from rqmail.web.pages.language import TRANSLATIONS
 
 ROOT = Path(__file__).parents[3]
@@ -158,14 +158,14 @@ def test_a_third_language_is_one_file(folder, monkeypatch, application):
         (words.STATES, mailboxes.STATES),
         (words.PROVIDERS, [provider.value for provider in Provider]),
         (words.PAUSES, mailboxes.DURATIONS),
-        (words.BULK_ACTIONS, messages.ACTIONS),
-        (words.BULK_CONSEQUENCES, messages.ACTIONS),
-        (words.BULK_QUESTIONS, messages.ACTIONS),
-        (words.BULK_DONE, messages.ACTIONS),
-        (words.ACTS, ["cancel", "requeue", "send-now", *map(str, Decision)]),
-        (words.ACT_QUESTIONS, ["cancel", *map(str, Decision)]),
-        (words.ACT_CONSEQUENCES, ["cancel", *map(str, Decision)]),
-        (words.ACTS_DONE, ["cancel", "requeue", "send-now", *map(str, Decision)]),
+        (act_words.BULK_ACTIONS, messages.ACTIONS),
+        (act_words.BULK_CONSEQUENCES, messages.ACTIONS),
+        (act_words.BULK_QUESTIONS, messages.ACTIONS),
+        (act_words.BULK_DONE, messages.ACTIONS),
+        (act_words.ACTS, ["cancel", "requeue", "send-now", *map(str, Decision)]),
+        (act_words.ACT_QUESTIONS, ["cancel", *map(str, Decision)]),
+        (act_words.ACT_CONSEQUENCES, ["cancel", *map(str, Decision)]),
+        (act_words.ACTS_DONE, ["cancel", "requeue", "send-now", *map(str, Decision)]),
         (words.SOURCES, ["default", "override"]),
         (words.SOURCES_LONG, ["default", "override"]),
         (words.SCOPES, ["send", "read", "admin"]),
@@ -173,7 +173,7 @@ def test_a_third_language_is_one_file(folder, monkeypatch, application):
         (words.REDIS, ["ok", "unreachable", "misconfigured"]),
         (words.LEVELS, ["error", "warning"]),
         (words.SERIES, ["sent", "deferred", "failed"]),
-        (words.FIELDS, ["rateLimitPerMinute", "rateLimitRecipientsPerDay"]),
+        (field_words.FIELDS, ["rateLimitPerMinute", "rateLimitRecipientsPerDay"]),
         (words.WORKERS, ["busy", "idle", "suspended", "started"]),
     ],
 )

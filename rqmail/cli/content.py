@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from rqmail.intake.attachments import Attachment
 from rqmail.intake.draft import Checked
+from rqmail.intake.notices import notice_of_folded
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
@@ -116,7 +117,7 @@ def refuse_beside_eml(names: Iterable[str]) -> None:
 def tell_notices(taken: Checked) -> None:
     """Say on stderr what whoever handed a message in should know about it."""
     for fold in taken.folded:
-        click.echo(f"{fold.address} was named twice: kept in {fold.kept}, left out of {fold.left_out}.", err=True)
+        click.echo(f"{notice_of_folded(fold).text}.", err=True)
     for one in taken.message.left_out:
         click.echo(f"{one.address} is suppressed ({one.reason} since {one.since:%Y-%m-%d}) and gets nothing.", err=True)
     for notice in taken.notices:

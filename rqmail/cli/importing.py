@@ -23,8 +23,9 @@ from rqmail.clock import utc_now
 from rqmail.insight.jsonable import as_json
 from rqmail.intake.bad_rows import BadRowsFile
 from rqmail.intake.columns import ERROR_COLUMN
-from rqmail.intake.files import MAX_ERRORS_TOLD, BadRow, ImportReport, reading_of
+from rqmail.intake.files import MAX_ERRORS_TOLD, reading_of
 from rqmail.intake.importing import MOST_REMEMBERED
+from rqmail.intake.reports import BadRow, ImportReport
 from rqmail.terminal.tables import console, moment, plain, table
 from rqmail.text.counting import counted
 
@@ -224,6 +225,7 @@ def _print_report(report: ImportReport, *, dry_run: bool) -> None:
             click.echo(f"  row {gone.row}: {gone.address} ({gone.reason})", err=True)
         if report.suppressed > len(report.suppressed_rows):
             click.echo(f"  … and {report.suppressed - len(report.suppressed_rows):,} more", err=True)
+    _print_notices(report)
     if dry_run:
         click.echo(f"{counted(report.rows, 'row is', 'rows are')} good; nothing was stored (--dry-run).")
     else:
@@ -231,6 +233,16 @@ def _print_report(report: ImportReport, *, dry_run: bool) -> None:
             f"{counted(report.stored, 'message was', 'messages were')} stored and will leave as the budget allows."
         )
         click.echo(f"Until the first is sent, `rqmail import --undo {report.import_id}` takes them back.", err=True)
+
+
+def _print_notices(report: ImportReport) -> None:
+    if not report.notices:
+        return
+    click.echo(f"{counted(report.notices, 'thing', 'things')} to know:", err=True)
+    for told in report.notice_rows:
+        click.echo(f"  row {told.row}: {told.text}", err=True)
+    if report.notices > len(report.notice_rows):
+        click.echo(f"  … and {report.notices - len(report.notice_rows):,} more", err=True)
 
 
 @contextmanager

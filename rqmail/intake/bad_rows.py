@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from rqmail.intake.columns import ERROR_COLUMN
-from rqmail.intake.files import BadRow
+from rqmail.intake.reports import BadRow
 
 
 class BadRowsFile:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Sequence
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import parse_addresses
-from rqmail.intake.attachments import MAX_FILE_BYTES, MAX_FILES, Most, Reader, is_blocked
+from rqmail.intake.attachments import MAX_FILE_BYTES, MAX_FILES, Most, Reader
 from rqmail.intake.headers import checked_headers
 from rqmail.intake.pictures import check_pictures
 from rqmail.mailers.base import as_base64
@@ -18,30 +16,7 @@ from rqmail.models.content import AttachedFile, Extras, Importance, Person
 MAX_REPLY_TO = 50
 
 #: What Graph's JSON puts around a file, at most and without what it is called.
-_AROUND_A_FILE = 700
-
-
-class NoticeCode(StrEnum):
-    """What there is to know: ``about`` is the file."""
-
-    BLOCKED_TYPE = "blocked-type"
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """Something about a message that is taken in all the same, but that whoever hands it in should know.
-
-    ``code`` and ``about`` say the same for those who write it in their own words.
-    """
-
-    field: str
-    text: str
-    code: NoticeCode
-    about: str
-
-    def told(self) -> dict[str, str]:
-        """Answer what programs are told: the field and the text."""
-        return {"field": self.field, "text": self.text}
+AROUND_A_FILE = 700
 
 
 def checked_extras(
@@ -105,7 +80,7 @@ def refuse_what_no_upload_takes(files: Sequence[AttachedFile]) -> None:
     """Raise ``InvalidInputError`` where files cannot come into a mail through Graph, not even one after another."""
     for one in files:
         # An upload in parts would lose what makes it a picture of the HTML.
-        if one.content_id is not None and as_base64(one.size) + _AROUND_A_FILE + 6 * len(one.name) > LARGEST_REQUEST:
+        if one.content_id is not None and as_base64(one.size) + AROUND_A_FILE + 6 * len(one.name) > LARGEST_REQUEST:
             raise InvalidInputError(
                 "attachments", one.name, f"an inline picture that fits one request to Graph, {LARGEST_REQUEST:,} bytes"
             )
@@ -113,20 +88,6 @@ def refuse_what_no_upload_takes(files: Sequence[AttachedFile]) -> None:
         raise InvalidInputError(
             "attachments", f"{size:,} bytes", f"files of at most {MAX_FILE_BYTES:,} bytes together: Graph takes no more"
         )
-
-
-def notices_of(files: Iterable[AttachedFile]) -> tuple[Notice, ...]:
-    """Say which files may be kept from whoever receives them."""
-    return tuple(
-        Notice(
-            "attachments",
-            f"Exchange or Outlook may keep {one.name} from who receives it: its type is blocked",
-            NoticeCode.BLOCKED_TYPE,
-            one.name,
-        )
-        for one in files
-        if is_blocked(one.name)
-    )
 
 
 def _persons(field: str, lines: str | Sequence[str]) -> tuple[Person, ...]:

@@ -14,15 +14,20 @@ from rqmail.content_store import ContentStore
 from rqmail.errors import InvalidInputError
 from rqmail.intake.attachments import Attachment, Reader
 from rqmail.intake.content import (
-    Notice,
     checked_extras,
     checked_files,
-    notices_of,
     refuse_what_no_upload_takes,
 )
 from rqmail.intake.moments import check_moments, moment_of
+from rqmail.intake.notices import Notice, notice_of_folded, notices_of
 from rqmail.intake.recipients import Folded, recipients_of
-from rqmail.intake.sender_rules import ANY_SENDER, MAX_MESSAGE_BYTES, SenderRules, require_sender
+from rqmail.intake.sender_rules import (
+    ANY_SENDER,
+    MAX_MESSAGE_BYTES,
+    SenderRules,
+    may_write_drafts,
+    require_sender,
+)
 from rqmail.intake.suppressed import without_suppressed
 from rqmail.logs import event_log
 from rqmail.models.base import transaction
@@ -84,6 +89,10 @@ class Checked:
     message: NewMessage
     folded: tuple[Folded, ...] = ()
     notices: tuple[Notice, ...] = ()
+
+    def all_notices(self) -> tuple[Notice, ...]:
+        """Answer the notices, and first one for each address that was named twice."""
+        return (*map(notice_of_folded, self.folded), *self.notices)
 
 
 class Intake:
@@ -190,7 +199,13 @@ class Intake:
             log.warning("intake.nudgeFailed", err=type(error).__name__)
 
 
-def check(draft: Draft, now: datetime, rules: SenderRules = ANY_SENDER, reader: Reader | None = None) -> Checked:
+def check(
+    draft: Draft,
+    now: datetime,
+    rules: SenderRules = ANY_SENDER,
+    reader: Reader | None = None,
+    may_write: Callable[[str], bool | None] = lambda _sender: None,
+) -> Checked:
     """Turn a draft into a message that can be stored; raises ``InvalidInputError`` naming the field that is wrong.
 
     Whether the sender exists, what rules it has, and who is suppressed, is asked apart, once for many: :class:`Checks`.
@@ -227,7 +242,7 @@ def check(draft: Draft, now: datetime, rules: SenderRules = ANY_SENDER, reader: 
         attachments=files,
         extras=extras,
     )
-    return Checked(message, folded, notices_of(files))
+    return Checked(message, folded, notices_of(message, rules, may_write))
 
 
 class Checks:
@@ -238,6 +253,7 @@ class Checks:
         self._max_message_bytes = max_message_bytes
         self._rules: dict[str, SenderRules] = {}
         self._reader = Reader()
+        self._may_write: dict[str, bool | None] = {}
 
     def check(self, draft: Draft) -> Checked:
         """Turn a draft into a message that can be stored, or raise ``InvalidInputError``."""
@@ -268,9 +284,14 @@ class Checks:
             return draft
         try:
             rules = self._rules.get(draft.sender) or self.require_sender(draft.sender)
-            return check(draft, self._now, rules, self._reader)
+            return check(draft, self._now, rules, self._reader, self._may_write_drafts)
         except InvalidInputError as wrong:
             return wrong
+
+    def _may_write_drafts(self, sender: str) -> bool | None:
+        if sender not in self._may_write:
+            self._may_write[sender] = may_write_drafts(sender)
+        return self._may_write[sender]
 
     def require_sender(self, sender: str) -> SenderRules:
         """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""

@@ -15,6 +15,7 @@ from rqmail.intake.documents import json_rows
 from rqmail.intake.draft import Checked, Checks, Draft
 from rqmail.intake.encodings import find_encoding, lines_of
 from rqmail.intake.moments import LocalTime, local_time
+from rqmail.intake.reports import BadRow, Duplicate, ImportReport, RowError, RowNotice, SuppressedRow
 from rqmail.intake.sheets import SHEET_BYTES, is_sheet, sheet_rows
 from rqmail.intake.suppressed import AllSuppressedError
 from rqmail.intake.tables import find_dialect, rows
@@ -82,69 +83,6 @@ def reading_of(
         sheet_bytes,
         attachments_dir,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class RowError:
-    """What is wrong in one row, rows counted as a spreadsheet or editor shows them."""
-
-    row: int
-    field: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A row that cannot be used, with the cells it has under the file's own header, and what is wrong."""
-
-    header: tuple[str, ...]
-    cells: tuple[str, ...]
-    error: RowError
-
-
-@dataclass(frozen=True, slots=True)
-class Duplicate:
-    """A row all of whose recipients earlier rows have, and the first of them."""
-
-    row: int
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class SuppressedRow:
-    """Somebody a row's message does not go to, and why."""
-
-    row: int
-    address: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ImportReport:
-    """What became of a file: nothing is stored unless ``error_count`` is 0; ``errors`` holds the first of them.
-
-    ``encoding`` is what it was read in (empty for a spreadsheet), ``delimiter`` what stands between the cells of a CSV
-    file, ``passed_over`` the rows above its header;
-    ``duplicates`` counts rows all of whose recipients earlier rows have, ``skipped`` those left out for that, and
-    ``duplicate_rows`` holds the first of them. ``suppressed`` counts recipients who are suppressed and get nothing,
-    ``suppressed_rows`` holds the first of them, ``emptied`` counts rows left out for having no others. ``import_id``
-    names what was kept of it, if anything was.
-    """
-
-    rows: int
-    stored: int
-    error_count: int
-    errors: tuple[RowError, ...]
-    encoding: str = ""
-    passed_over: tuple[str, ...] = ()
-    duplicates: int = 0
-    skipped: int = 0
-    duplicate_rows: tuple[Duplicate, ...] = ()
-    import_id: str | None = None
-    delimiter: str = ""
-    suppressed: int = 0
-    emptied: int = 0
-    suppressed_rows: tuple[SuppressedRow, ...] = ()
 
 
 @dataclass(slots=True)
@@ -254,6 +192,8 @@ class FileCheck:
         duplicates: list[Duplicate] = []
         people = _People()
         suppressed = _Suppressed(self.told)
+        notices: list[RowNotice] = []
+        notice_count = 0
         for row, cells, found in self._checked(source.drafts()):
             count += 1
             if count % 1000 == 0:
@@ -272,6 +212,10 @@ class FileCheck:
                 continue
             message = found.message
             suppressed.note(row, message.left_out)
+            for one in found.all_notices():
+                notice_count += 1
+                if len(notices) < self.told:
+                    notices.append(RowNotice(row, one.field, one.text, one.code, one.about))
             repeated = people.repeat(message)
             if repeated and len(duplicates) < self.told:
                 duplicates.append(Duplicate(row, message.recipients[0].address))
@@ -283,6 +227,7 @@ class FileCheck:
             count, 0, error_count, tuple(errors), source.encoding, source.passed_over, people.repeated,
             people.repeated if self.skip_duplicates else 0, tuple(duplicates), delimiter=source.delimiter,
             suppressed=suppressed.number, emptied=suppressed.emptied, suppressed_rows=tuple(suppressed.first),
+            notices=notice_count, notice_rows=tuple(notices),
         )  # fmt: skip
 
     def _checked(self, found: Iterator[_Row]) -> Iterator[tuple[int, tuple[str, ...], Checked | InvalidInputError]]:

@@ -17,16 +17,8 @@ from uuid_utils import uuid7
 
 from rqmail.clock import Clock
 from rqmail.intake.draft import Intake, is_urgent
-from rqmail.intake.files import (
-    MAX_ERRORS_TOLD,
-    BadRow,
-    Duplicate,
-    FileCheck,
-    ImportReport,
-    Reading,
-    RowError,
-    SuppressedRow,
-)
+from rqmail.intake.files import MAX_ERRORS_TOLD, FileCheck, Reading
+from rqmail.intake.reports import BadRow, Duplicate, ImportReport, RowError, RowNotice, SuppressedRow
 from rqmail.logs import event_log
 from rqmail.models import importing
 from rqmail.models.importing import ImportState, MessageImport
@@ -266,6 +258,7 @@ def _told(report: ImportReport, number: int) -> ImportReport:
         errors=report.errors[:number],
         duplicate_rows=report.duplicate_rows[:number],
         suppressed_rows=report.suppressed_rows[:number],
+        notice_rows=report.notice_rows[:number],
     )
 
 
@@ -357,6 +350,8 @@ def _remembered(report: ImportReport) -> dict[str, Any]:
         "suppressed": report.suppressed,
         "emptied": report.emptied,
         "suppressedRows": [(one.row, one.address, one.reason) for one in report.suppressed_rows],
+        "notices": report.notices,
+        "noticeRows": [(one.row, one.field, one.text, one.code, one.about) for one in report.notice_rows],
     }
 
 
@@ -377,6 +372,8 @@ def _seen(row: MessageImport, messages: dict[str, int]) -> Import:
         known.get("suppressed", 0),
         known.get("emptied", 0),
         tuple(SuppressedRow(*one) for one in _listed(known, "suppressedRows")),
+        known.get("notices", 0),
+        tuple(RowNotice(*one) for one in _listed(known, "noticeRows")),
     )
     return Import(
         id=row.id,

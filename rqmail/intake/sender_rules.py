@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rqmail.errors import InvalidInputError
 from rqmail.models.base import pooled_connection
-from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
+from rqmail.models.mailbox import Provider, SenderCheck, SystemMailbox, TenantMailSetting
 
 #: Bytes of one message as it is sent, attachments as base64, where neither a mailbox nor a setting says otherwise.
 MAX_MESSAGE_BYTES = 35 * 1024 * 1024
@@ -46,3 +46,10 @@ def require_sender(sender: str, max_message_bytes: int = MAX_MESSAGE_BYTES) -> S
         raise InvalidInputError(kind, key, f"a {kind} that exists (`rqmail {kind} list` shows them)")
     through_graph = provider == Provider.MICROSOFT_GRAPH.value
     return SenderRules(not through_graph, max_message_bytes, through_graph)
+
+
+def may_write_drafts(sender: str) -> bool | None:
+    """Say whether the app may write drafts in a sender's mailbox, as it was told last; ``None`` where nobody knows."""
+    with pooled_connection():
+        row = SenderCheck.get_or_none(SenderCheck.sender == sender)
+    return None if row is None else row.may_write

@@ -17,7 +17,7 @@ from rqmail.administration.access import Access, Principal, Scope
 from rqmail.administration.attempts import Attempts, TooManyAttemptsError
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.intake.addresses import check_address
-from rqmail.intake.draft import Intake
+from rqmail.intake.draft import Checked, Intake
 from rqmail.intake.eml.headers import in_one_line
 from rqmail.intake.idempotency import Repeatable, Submission
 from rqmail.intake.recipients import MAX_RECIPIENTS
@@ -26,7 +26,6 @@ from rqmail.intake.senders import may_write_as
 from rqmail.intake.suppressed import AllSuppressedError
 from rqmail.logs import event_log
 from rqmail.models.base import AWAY_ERRORS
-from rqmail.models.message import NewMessage
 from rqmail.smtp.connection import Connection
 from rqmail.smtp.senders import sender_of
 from rqmail.text.scrubbing import scrubbed_start
@@ -178,9 +177,9 @@ class Door:
                 if not may_write_as(found.draft.from_, principal.may_send_from):
                     log.warning("smtp.refused", why="from", who=principal.name)
                     return "550 5.7.1 The From of the mail is another mailbox, which this token may not send from"
-                message = self._checked(found)
+                checked = self._checked(found)
                 submitted = self._submission.submit(
-                    [message], _repeatable(principal, found, sender, recipients), by=principal.name
+                    [checked.message], _repeatable(principal, found, sender, recipients), by=principal.name
                 )
         except InvalidInputError as error:
             log.warning("smtp.refused", why=error.field, who=principal.name)
@@ -189,22 +188,27 @@ class Door:
             log.warning("smtp.notStored", err=type(error).__name__, who=principal.name)
             return _AWAY
         [message_id] = submitted.ids
-        left_out = len(message.left_out)
+        left_out = len(checked.message.left_out)
         log.info(
-            "smtp.accepted", messageId=message_id, replayed=submitted.replayed, suppressed=left_out, who=principal.name
+            "smtp.accepted",
+            messageId=message_id,
+            replayed=submitted.replayed,
+            suppressed=left_out,
+            notices=[one.text for one in checked.all_notices()],
+            who=principal.name,
         )
         noted = f", without {left_out} suppressed" if left_out else ""
         return f"250 2.0.0 Stored as {message_id}{noted}"
 
-    def _checked(self, found: Relayed) -> NewMessage:
+    def _checked(self, found: Relayed) -> Checked:
         """Answer the message; one with nobody left to go to is taken as it came, and ends saying so.
 
         A program that speaks SMTP would take a refusal for a fault of its own, and show it to nobody.
         """
         try:
-            return self._intake.checks().check(found.draft).message
+            return self._intake.checks().check(found.draft)
         except AllSuppressedError as nobody_left:
-            return nobody_left.message
+            return Checked(nobody_left.message)
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -8,8 +8,9 @@ from rqmail.errors import InvalidInputError
 from rqmail.intake.columns import Naming
 from rqmail.intake.documents import json_rows
 from rqmail.intake.draft import Intake
-from rqmail.intake.files import BadRow, Reading
+from rqmail.intake.files import Reading
 from rqmail.intake.importing import Imports
+from rqmail.intake.reports import BadRow
 from rqmail.models.contents import load_contents
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message

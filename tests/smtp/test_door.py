@@ -417,6 +417,20 @@ def test_loopback_and_named_networks_are_trusted(address: str, trusted: bool) ->
     assert Guests((ip_network("10.0.0.0/8"),)).trusts(address) is trusted
 
 
+def test_what_one_should_know_of_a_mail_is_in_the_log_beside_its_id(
+    door: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[dict[str, object]] = []
+    monkeypatch.setattr("rqmail.smtp.door.log.info", lambda event, **fields: heard.append({"event": event} | fields))
+    sent = mail()
+    sent.add_attachment(b"MZ", "application", "x-msdownload", filename="run.exe")
+    with door.client() as client:
+        client.send_message(sent, FROM, ["a@x.nl"])
+    [told] = [one for one in heard if one["event"] == "smtp.accepted"]
+    assert told["messageId"] == stored()[0].id
+    assert told["notices"] == ["Exchange or Outlook may keep run.exe from who receives it: its type is blocked"]
+
+
 def test_who_is_suppressed_is_left_out_and_a_mail_for_nobody_else_is_taken_and_ends_saying_so(door: Listening) -> None:
     door.app.suppressions.add("b@x.nl", source="test")
     with door.client() as client:

@@ -17,6 +17,7 @@ from rqmail.insight.jsonable import as_json
 from rqmail.intake.bad_rows import as_csv
 from rqmail.intake.files import reading_of
 from rqmail.intake.importing import MOST_REMEMBERED, Import, ImportState
+from rqmail.intake.notices import NoticeCode
 from rqmail.web.api.document import operation
 from rqmail.web.api.paging import page
 from rqmail.web.api.schema import ApiModel, Line, Paging, listed, sender_named
@@ -94,12 +95,23 @@ class SuppressedRowOf(ApiModel):
     reason: str
 
 
+class RowNoticeOf(ApiModel):
+    """Something about a row's message that is taken in all the same; code says what it is, about what it is about."""
+
+    row: int
+    field: str
+    text: str
+    code: NoticeCode
+    about: str
+
+
 class FileReport(ApiModel):
     """What was found in a file: at most 1,000 errors and duplicates by row, the counts are of all.
 
     encoding is what it was read in (empty for a spreadsheet), delimiter what stands between the cells of a CSV file,
     passedOver the rows above its header; skipped counts the duplicates that were left out, suppressed the recipients
-    that get nothing because they are suppressed, emptied the rows left out for having no others.
+    that get nothing because they are suppressed, emptied the rows left out for having no others, notices what one
+    should know, such as files that Exchange keeps from their recipients.
     """
 
     rows: int
@@ -115,6 +127,8 @@ class FileReport(ApiModel):
     suppressed: int
     emptied: int
     suppressed_rows: list[SuppressedRowOf]
+    notices: int
+    notice_rows: list[RowNoticeOf]
 
 
 class ImportResult(FileReport):

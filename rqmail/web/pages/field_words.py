@@ -87,4 +87,12 @@ WRONG_IN_MAIL: Final[Words] = {
 #: What somebody who hands a mail in should know about it; ``about`` fills it in.
 NOTICES: Final[dict[str, str]] = {
     "blocked-type": gettext_noop("Exchange or Outlook may keep %(about)s from who receives it: its type is blocked."),
+    "needs-read-write": gettext_noop(
+        "A mail of %(about)s bytes goes up in parts, which needs the app's permission Mail.ReadWrite."
+    ),
+    "lacks-read-write": gettext_noop(
+        "A mail of %(about)s bytes goes up in parts, which needs the app's permission Mail.ReadWrite."
+        " It did not have it when it was last asked: the mail waits until it has."
+    ),
+    "named-twice": gettext_noop("%(about)s was named twice, and gets the mail once."),
 }

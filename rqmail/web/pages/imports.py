@@ -92,6 +92,7 @@ def show(import_id: str) -> str:
         found=found,
         errors=found.report.errors[:_ROWS_SHOWN],
         duplicates=found.report.duplicate_rows[:_ROWS_SHOWN],
+        notices=found.report.notice_rows[:_ROWS_SHOWN],
         first=imports.first_messages(import_id, _SHOWN_AS_THEY_WILL_LOOK) if found.state == "CHECKED" else (),
         delimiter=next((name for name, sign in DELIMITERS.items() if sign == found.report.delimiter), None),
     )

@@ -10,7 +10,7 @@ from rqmail.web.pages.language import say
 
 
 def tell_notices(taken: Checked) -> None:
-    """Say which addresses were named twice, and what may not arrive as it was handed in."""
+    """Say which addresses were named twice or are suppressed, and what may not arrive as it was handed in."""
     for fold in taken.folded:
         named = {"to": say("To"), "cc": "Cc", "bcc": "Bcc"}
         flash(

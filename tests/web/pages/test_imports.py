@@ -235,3 +235,9 @@ def test_a_spreadsheet_that_unpacks_to_more_than_memory_is_refused_on_the_page(a
     book.save(content)
     answer = upload(admin, content.getvalue(), "list.xlsx")
     assert (answer.status_code, "within 768 MB of memory" in answer.text) == (400, True)
+
+
+def test_a_checked_file_tells_what_one_should_know_in_the_viewers_language(admin: Person, beheerder: Person) -> None:
+    path = checked(admin, "to,cc,subject,text\na@x.nl,A@x.nl,Hallo,dag\n")
+    assert "a@x.nl was named twice, and gets the mail once." in admin.look(path)
+    assert "a@x.nl stond er twee keer en krijgt de mail één keer." in beheerder.look(path)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from rqmail.administration.access import Access
     from rqmail.administration.audit import Audit
+    from rqmail.administration.campaigns import CampaignChanges
     from rqmail.administration.changes import Changes
     from rqmail.administration.checks import Checks
     from rqmail.administration.checkup import Checkup
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from rqmail.delivery.senders import Senders
     from rqmail.insight.overview import Overview
     from rqmail.insight.planning import Planning
+    from rqmail.insight.progress import CampaignProgress
     from rqmail.insight.readiness import Readiness
     from rqmail.insight.waiting import Waiting
     from rqmail.intake.draft import Intake
@@ -259,6 +261,20 @@ class Application:
             reserve_for_high=self.settings.reserve_for_high,
             suppressed=suppressed_among,
         )
+
+    @_Part
+    def campaign_changes(self) -> CampaignChanges:
+        """Campaigns made and steered, audited."""
+        from rqmail.administration.campaigns import CampaignChanges
+
+        return CampaignChanges(self.campaigns, self.audit)
+
+    @_Part
+    def campaign_progress(self) -> CampaignProgress:
+        """How campaigns stand."""
+        from rqmail.insight.progress import CampaignProgress
+
+        return CampaignProgress(self.planning, self.clock)
 
     @_Part
     def campaigns(self) -> Campaigns:

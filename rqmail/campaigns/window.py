@@ -49,6 +49,13 @@ class SendingWindow:
         )
         return next(one for one in openings if one > now).astimezone(now.tzinfo)
 
+    def closes_after(self, now: datetime) -> datetime:
+        """Answer when the window that is open now closes."""
+        zone = ZoneInfo(self.zone)
+        today = now.astimezone(zone).date()
+        closings = (datetime.combine(today + timedelta(days=ahead), self.ends, zone) for ahead in range(3))
+        return next(one for one in closings if one > now).astimezone(now.tzinfo)
+
     def to_column(self) -> str:
         """Write it as JSON."""
         told = {"begins": f"{self.begins:%H:%M}", "ends": f"{self.ends:%H:%M}", "zone": self.zone, "days": self.days}

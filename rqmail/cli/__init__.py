@@ -32,6 +32,7 @@ COMMANDS = {
     "top": Place("status", "top", "Watch it live."),
     "explain": Place("status", "explain", "Say why mail of a sender goes out or does not."),
     "forecast": Place("forecast", "forecast", "Say when the mail will have left, and what if."),
+    "campaign": Place("campaign", "campaign", "One text for many people, each once.", "campaigns"),
     "mailbox": Place("mailbox", "mailbox", "System mailboxes and their limits."),
     "tenant": Place("tenant", "tenant", "Tenants and their mail settings."),
     "token": Place("token", "token", "Tokens for the API and the pages."),

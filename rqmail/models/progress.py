@@ -14,7 +14,8 @@ from rqmail.models.campaigns import Campaign, CampaignState
 class Outcome:
     """What became of one person's mail.
 
-    ``status`` is that of the message; of who has none, ``WAITING``, ``HELD`` or ``SUPPRESSED``.
+    ``status`` is that of the message; of who has none, ``WAITING``, ``HELD`` or ``SUPPRESSED``. ``mailbox`` is the key
+    of the one that writes to them.
     """
 
     number: int
@@ -46,6 +47,20 @@ def counts(campaign_ids: Sequence[int]) -> dict[int, dict[str, int]]:
         for campaign_id, status, number in db.execute_sql(sql, [*campaign_ids, *campaign_ids]).fetchall():
             found[campaign_id][status] = int(number)
     return found
+
+
+def bounces(campaign_ids: Sequence[int]) -> dict[int, int]:
+    """Count for each of these campaigns the people whose mail came back."""
+    if not campaign_ids:
+        return {}
+    sql = (
+        "SELECT m.campaign_id, COUNT(DISTINCT r.message_id) FROM recipient_result r"  # noqa: S608 - placeholders
+        " JOIN message m ON m.id = r.message_id"
+        f" WHERE m.campaign_id IN ({', '.join([db.param] * len(campaign_ids))}) AND r.result = 'bounced'"
+        " GROUP BY m.campaign_id"
+    )
+    with pooled_connection():
+        return {row[0]: int(row[1]) for row in db.execute_sql(sql, list(campaign_ids)).fetchall()}
 
 
 def counts_of_senders(campaign: Campaign) -> dict[str, dict[str, int]]:
@@ -114,13 +129,17 @@ def outcomes(campaign: Campaign, wanted: Wanted = Wanted(), *, after: int = 0, l
             values.append(value)
     sql = f"""
         SELECT r.number, r.address, r.name, {_STATUS}, r.message_id,
-               CASE WHEN m.id IS NULL THEN NULL ELSE COALESCE(m.mailbox_key, m.sender) END, m.sent_on, m.last_error
+               m.sender, m.sent_on, m.last_error
         FROM campaign_recipient r LEFT JOIN message m ON m.id = r.message_id
         WHERE {" AND ".join(conditions)} ORDER BY r.number LIMIT {p}
     """  # noqa: S608 - only placeholders are put in
     with pooled_connection():
         rows = db.execute_sql(sql, [*values, limit]).fetchall()
-    return [Outcome(row[0], row[1], row[2], row[3], row[4], row[5], from_column(row[6]), row[7]) for row in rows]
+    return [Outcome(row[0], row[1], row[2], row[3], row[4], _key(row[5]), from_column(row[6]), row[7]) for row in rows]
+
+
+def _key(sender: str | None) -> str | None:
+    return None if sender is None else sender.partition(":")[2] or sender
 
 
 def _like(part: str) -> str | None:

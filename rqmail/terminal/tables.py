@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+from unicodedata import category
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
@@ -106,7 +107,7 @@ def table(
 def plain(value: object) -> str:
     """Write a cell: nothing for ``None``, and nothing that could steer a terminal."""
     text = "" if value is None else str(value)
-    return "".join(character if character.isprintable() else "�" for character in text)
+    return "".join(character if character.isprintable() or category(character) == "Zs" else "�" for character in text)
 
 
 def moment(value: datetime | None, now: datetime) -> str:

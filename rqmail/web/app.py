@@ -7,7 +7,7 @@ from werkzeug.wrappers import Response
 
 from rqmail.administration.attempts import Attempts
 from rqmail.bootstrap import Application
-from rqmail.web import answers, auth, errors, health, metrics, sessions
+from rqmail.web import answers, auth, errors, health, metrics, sessions, unstorable
 from rqmail.web.api import register_api
 from rqmail.web.api.bodies import ApiRequest
 from rqmail.web.config import configure
@@ -32,6 +32,7 @@ def create_app(
     bind(app, application, Attempts(application.settings.redis_url))
     answers.install(app)
     auth.install(app)
+    unstorable.install(app)
     errors.install(app)
     app.register_blueprint(health.blueprint)
     app.register_blueprint(metrics.blueprint)

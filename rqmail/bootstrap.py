@@ -448,7 +448,6 @@ class Application:
             self.limiter,
             self.clock,
             self._default_limits,
-            rolling=self.settings.rate_window == "rolling",
             pacing=self.settings.pacing,
         )
 

@@ -1,17 +1,22 @@
-"""When a backlog will be through, if its mailbox sends as much as its budgets admit."""
+"""When a backlog will be through: the limiter's own windows are let pass over it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rqmail.insight.standing import Budget
-from rqmail.ratelimit.pacing import Pacing, gap_ms
+from rqmail.clock import from_epoch_ms, to_epoch_ms
+from rqmail.insight.simulation import Budgets, Lot, done_at_ms
+from rqmail.insight.standing import pause_end
+from rqmail.ratelimit.limits import RateLimits
+from rqmail.ratelimit.pacing import Pacing
+from rqmail.ratelimit.usage import Held
 
-_MINUTE = timedelta(minutes=1)
-_DAY = timedelta(days=1)
-_NONE = timedelta(0)
-_NEVER = timedelta(days=365)
+#: Nobody is told an end that is a hundred years away.
+_FARTHEST_MS = 100 * 365 * 86_400_000
+
+_ALMOST_A_MS = timedelta(microseconds=999)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,71 +30,52 @@ class Backlog:
         """Answer this backlog and more."""
         return Backlog(self.messages + messages, self.recipients + recipients)
 
+    def without(self, messages: int) -> Backlog:
+        """Answer this backlog without so many messages, as large as the others are."""
+        left = max(0, self.messages - messages)
+        return Backlog(left, -(-self.recipients * left // max(1, self.messages)))
 
-def done_within(
-    budget: Budget, backlog: Backlog, now: datetime, *, paused_until: datetime | None, pacing: Pacing
-) -> datetime | None:
-    """Estimate when the last message leaves within a budget that is known, as :func:`backlog_done_on` does."""
-    day, minute = budget.recipients_per_day, budget.per_minute
-    return backlog_done_on(
-        backlog,
-        now,
-        next_free_on=budget.next_free_on,
-        paused_until=paused_until,
-        calls=(minute.limit, minute.remaining or 0),
-        recipients=(day.limit, day.remaining or 0),
+    @property
+    def lots(self) -> tuple[Lot, ...]:
+        """As many messages with as many recipients together, one as large as the other."""
+        if not self.messages:
+            return ()
+        each, larger = divmod(max(self.recipients, self.messages), self.messages)
+        return Lot(self.messages - larger, each), Lot(larger, each + 1)
+
+
+def budgets_of(
+    limits: RateLimits, held: Held, *, rolling: bool, pacing: Pacing, paused_until: datetime | None
+) -> Budgets:
+    """Say what a mailbox may send, as a simulation takes it."""
+    return Budgets(
+        limits.per_minute,
+        limits.recipients_per_day,
+        rolling=rolling,
         pacing=pacing,
+        calls=held.calls,
+        recipients=held.recipients,
+        paused_until_ms=0 if paused_until is None else to_epoch_ms(paused_until),
+        upload_bytes=limits.upload_bytes,
+        uploads=held.uploads,
     )
 
 
-def backlog_done_on(
-    backlog: Backlog,
-    now: datetime,
-    *,
-    next_free_on: datetime | None,
-    paused_until: datetime | None,
-    calls: tuple[int, int],
-    recipients: tuple[int, int],
-    pacing: Pacing = "burst",
-) -> datetime | None:
-    """Estimate when the last message leaves; ``None`` while a pause has no end in sight.
+def has_end(budgets: Budgets, now: datetime) -> bool:
+    """Say whether the mailbox sends at all: now, or once a pause ends that was not made to last."""
+    return pause_end(from_epoch_ms(budgets.paused_until_ms), now) is not None
 
-    ``calls`` (a minute) and ``recipients`` (a day) are each the limit and what remains of it now. Counted in whole
-    windows, and within a minute by ``pacing``: where the day's budget is used up the answer is days away, because that
-    is the truth.
+
+def done_on(budgets: Budgets, lots: Iterable[Lot], now: datetime) -> datetime | None:
+    """Answer when the last message of ``lots`` leaves, ``now`` for none.
+
+    ``None`` while nobody can tell: a pause has no end, a message is larger than a whole day, or it takes 100 years.
     """
-    start = max(now, paused_until or now)
-    if start - now > _NEVER:
+    lots = [lot for lot in lots if lot.messages]
+    if not lots:
+        return now
+    if not has_end(budgets, now):
         return None
-    first_free = max(start, next_free_on or start)
-    days = _windows(backlog.recipients, *recipients)
-    minutes = _windows(backlog.messages, *calls)
-    if days:
-        # The first recipients of a full day come free at next_free_on, the same number again a day after that.
-        opened = first_free if recipients[1] == 0 else start + _DAY
-        rest = backlog.messages - backlog.messages * min(1.0, recipients[1] / max(1, backlog.recipients))
-        a_day = max(1.0, backlog.messages * recipients[0] / max(1, backlog.recipients))
-        last_day = rest % a_day or a_day
-        in_minute = timedelta(milliseconds=gap_ms(calls[0])) * (last_day % calls[0]) if pacing == "even" else _NONE
-        return opened + (days - 1) * _DAY + (last_day // calls[0]) * _MINUTE + in_minute
-    if not minutes:
-        return start
-    if pacing == "even":
-        return _evenly(backlog.messages, calls, start, first_free)
-    opened = first_free if calls[1] == 0 else start + _MINUTE
-    return opened + (minutes - 1) * _MINUTE
-
-
-def _evenly(messages: int, calls: tuple[int, int], start: datetime, first_free: datetime) -> datetime:
-    """Answer when the last of ``messages`` leaves where a minute's places are given out over the minute."""
-    limit, left = calls
-    gap = timedelta(milliseconds=gap_ms(limit))
-    used = limit - left if left else 0
-    place = used + messages - 1  # counted from where the minute that is running began
-    began = start - used * gap if left else first_free
-    return began + (place // limit) * _MINUTE + (place % limit) * gap
-
-
-def _windows(wanted: int, limit: int, remaining: int) -> int:
-    """How many further windows of ``limit`` are needed for what does not fit into what remains of this one."""
-    return max(0, -((remaining - wanted) // limit))
+    now_ms = to_epoch_ms(now + _ALMOST_A_MS)  # rounded up, as what counts of a mailbox is told
+    end = done_at_ms(budgets, lots, now_ms)
+    return None if end is None or end - now_ms > _FARTHEST_MS else now + timedelta(milliseconds=end - now_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,9 +12,11 @@ from rqmail.clock import Clock, from_epoch_ms, monotonic
 from rqmail.errors import InvalidInputError, NotFoundError
 from rqmail.insight.configured import Configured, configured
 from rqmail.insight.explaining import explanation, problems, stopped
-from rqmail.insight.forecast import Backlog, done_within
+from rqmail.insight.forecast import Backlog, done_on
+from rqmail.insight.passing import passing_budgets
 from rqmail.insight.ranking import causes
 from rqmail.insight.readiness import machinery_of
+from rqmail.insight.simulation import Budgets
 from rqmail.insight.standing import (
     NEAR,
     Budget,
@@ -34,7 +36,7 @@ from rqmail.models.states import MessageStatus
 from rqmail.queue_state import QueueState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
-from rqmail.ratelimit.pacing import Pacing, tighter
+from rqmail.ratelimit.pacing import Pacing
 from rqmail.ratelimit.usage import Usage, WindowUsage
 
 #: Counting the past may take a twentieth of a process's time; below this many seconds it is not worth a thought.
@@ -44,12 +46,15 @@ _CHEAP_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What the mail of one sender stands in line for: a budget that all of ``senders`` share, and what carries it."""
+    """What the mail of one sender stands in line for: a budget that all of ``senders`` share, and what carries it.
+
+    ``passing`` is that budget as it comes free; ``None`` where there is none, and where Redis cannot tell.
+    """
 
     senders: tuple[str, ...]
     budget: Budget | None
+    passing: Budgets | None
     pause: Pause | None
-    pacing: Pacing
     redis: Literal["ok", "unreachable", "misconfigured"]
     still: tuple[Sentence, ...]
 
@@ -157,14 +162,15 @@ class Overview:
         now = self._clock()
         mine = sender.budget_key
         shared = {n: k for n, k in known.items() if n == name or (mine and k.budget_key == mine)}
-        usage = self._limiter.usage({sender.pause_key: sender.limits or self._defaults})[sender.pause_key]
+        usages = self._limiter.usage({sender.pause_key: sender.limits or self._defaults})
+        usage = usages[sender.pause_key]
         machinery = machinery_of(self._limiter, self._queues)
         pause = pause_of(sender.pause, usage, now)
         return Line(
             senders=tuple(shared),
             budget=_budget(sender, usage, pause, now) if mine else None,
+            passing=passing_budgets(self._limiter, {name: sender}, known, usages, now).get(name),
             pause=pause,
-            pacing=tighter(one.pacing for one in shared.values()),
             redis=machinery.redis,
             still=tuple(stopped(machinery, now)),
         )
@@ -179,7 +185,7 @@ class Overview:
         if name not in known:
             kind, _, key = name.partition(":")
             raise NotFoundError(kind, key)
-        # Senders on the same mailbox share its budget, so the estimate needs their backlogs too.
+        # Senders on the same mailbox share its budget, so when it is done depends on their backlogs too.
         mine = known[name].budget_key
         shared = {n: k for n, k in known.items() if n == name or (mine and k.budget_key == mine)}
         return self._statuses(shared, self._counted(now), machinery_of(self._limiter, self._queues), now)[name]
@@ -196,22 +202,29 @@ class Overview:
         usages = self._limiter.usage({k.pause_key: k.limits or self._defaults for k in known.values()})
         denied = self._denied_last_hour() if machinery.redis == "ok" else None
         shared: dict[str, Backlog] = {}
-        pacings: defaultdict[str, list[Pacing]] = defaultdict(list)
+        sending: Counter[str] = Counter()
         for name, sender in known.items():
             if sender.budget_key:
                 counts_ = counted.get(name, SenderCounts())
-                pacings[sender.budget_key].append(sender.pacing)
                 before = shared.get(sender.budget_key, Backlog())
                 shared[sender.budget_key] = before.plus(counts_.backlog, counts_.backlog_recipients)
+                sending[sender.budget_key] += counts_.by_status.get("SENDING", 0)
+        waits = {name: one for name, one in known.items() if counted.get(name, SenderCounts()).backlog}
+        # While nothing dispatches or sends, no estimate is true.
+        moving = machinery.redis == "ok" and not stopped(machinery, now)
+        passing = passing_budgets(self._limiter, waits, known, usages, now) if moving else {}
         found = {}
         for name, sender in known.items():
             usage = usages[sender.pause_key]
             pause = pause_of(sender.pause, usage, now)
             budget = _budget(sender, usage, pause, now) if sender.budget_key else None
             counts_ = counted.get(name, SenderCounts())
-            backlog = shared[sender.budget_key] if sender.budget_key else Backlog()
-            pacing = tighter(pacings[sender.budget_key]) if sender.budget_key else sender.pacing
-            found[name] = _sender_status(sender, counts_, budget, pause, backlog, pacing, denied, machinery, now)
+            done = None
+            if sender.budget_key and name in passing:
+                # What is in flight has its place already.
+                in_flight = min(sending[sender.budget_key], usage.in_flight.used)
+                done = done_on(passing[name], shared[sender.budget_key].without(in_flight).lots, now)
+            found[name] = _sender_status(sender, counts_, budget, pause, done, denied, machinery, now)
         return found
 
 
@@ -258,20 +271,14 @@ def _sender_status(
     counted: SenderCounts,
     budget: Budget | None,
     pause: Pause | None,
-    shared: Backlog,
-    pacing: Pacing,
+    done_on: datetime | None,
     denied: Mapping[str, Mapping[str, int]] | None,
     machinery: Machinery,
     now: datetime,
 ) -> SenderStatus:
     deferred = counted.put_off + (counted.due if budget is None and pause is not None else 0)
-    done_on = None
-    if budget is not None:
-        if budget.known:
-            deferred += max(0, counted.due - _admitted(counted, budget))
-        # While nothing dispatches or sends, no estimate is true.
-        if counted.backlog and budget.known and machinery.redis == "ok" and not stopped(machinery, now):
-            done_on = done_within(budget, shared, now, paused_until=budget.paused_until, pacing=pacing)
+    if budget is not None and budget.known:
+        deferred += max(0, counted.due - _admitted(counted, budget))
     return SenderStatus(
         key=sender.key,
         address=sender.address,

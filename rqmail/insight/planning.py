@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rqmail.clock import Clock, from_epoch_ms, to_epoch_ms
+from rqmail.clock import Clock, to_epoch_ms
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.insight.configured import Configured, configured
-from rqmail.insight.simulation import Budgets, Lot, done_at_ms
+from rqmail.insight.forecast import done_on, has_end
+from rqmail.insight.passing import passing_budgets
+from rqmail.insight.simulation import Budgets, Lot, Simulation, in_order
 from rqmail.models.lots import WaitingLot, waiting_lots
+from rqmail.ratelimit.history import DAY_MS
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.pacing import Pacing
@@ -19,8 +22,8 @@ from rqmail.ratelimit.pacing import Pacing
 #: How often the shares of a pool are evened out; each time brings its members' ends several times closer together.
 _ROUNDS = 6
 
-#: A pause longer than this has no end in sight: a person's, until somebody ends it.
-_NO_END_MS = 365 * 86_400_000
+#: Members that are done within so many ms of each other are done at about the same time.
+_ALIKE_MS = 60_000
 
 MOST_MESSAGES = 100_000_000
 
@@ -44,7 +47,8 @@ class Plan:
 class MailboxForecast:
     """One mailbox: how many messages wait, how many of the further ones it gets, and when all of them have left.
 
-    ``done_on`` is ``None`` while nobody can tell: its pause has no end, or a message is larger than a whole day.
+    ``done_on`` is ``None`` while nobody can tell: its pause has no end, a message is larger than a whole day, or it
+    would take a hundred years.
     """
 
     waiting: int
@@ -65,13 +69,10 @@ class Forecast:
 class Planning:
     """Simulates the limiter's own windows over what waits; ``defaults`` are the limits of who has none of its own."""
 
-    def __init__(
-        self, limiter: MailRateLimiter, clock: Clock, defaults: RateLimits, *, rolling: bool, pacing: Pacing
-    ) -> None:
+    def __init__(self, limiter: MailRateLimiter, clock: Clock, defaults: RateLimits, *, pacing: Pacing) -> None:
         self._limiter = limiter
         self._clock = clock
         self._defaults = defaults
-        self._rolling = rolling
         self._pacing = pacing
 
     def forecast(self, plan: Plan) -> Forecast:
@@ -92,7 +93,7 @@ class Planning:
         lots: defaultdict[str, list[WaitingLot]] = defaultdict(list)
         for lot in waiting_lots([name for names in sharing.values() for name in names], now):
             lots[known[lot.sender].budget_key or ""].append(lot)
-        budgets = self._budgets(asked, plan, now)
+        budgets = self._budgets(asked, known, plan, now)
         lines = {
             key: [
                 Lot(one.messages, one.recipients_each, _ms(one.not_before), one.upload_bytes_each) for one in lots[key]
@@ -100,15 +101,15 @@ class Planning:
             for key in budgets
         }
         shares = _shares(budgets, lines, plan, now)
-        ends = {key: _end(budgets[key], lines[key], shares[key], plan, now) for key in budgets}
+        ends = {}
+        for key, budget in budgets.items():
+            ends[key] = done_on(budget, [*lines[key], Lot(shares[key], plan.recipients_each, _ms(plan.at))], now)
         mailboxes = {
-            keys[key]: MailboxForecast(
-                sum(lot.messages for lot in lines[key]), shares[key], None if end is None else from_epoch_ms(end)
-            )
+            keys[key]: MailboxForecast(sum(lot.messages for lot in lines[key]), shares[key], end)
             for key, end in ends.items()
         }
         told = [end for end in ends.values() if end is not None]
-        last = from_epoch_ms(max(told)) if told and len(told) == len(ends) else None
+        last = max(told) if told and len(told) == len(ends) else None
         total = sum(one.waiting + one.further for one in mailboxes.values())
         return Forecast(now, total, last, mailboxes)
 
@@ -122,34 +123,20 @@ class Planning:
             asked[f"mailbox:{key}"] = known[f"mailbox:{key}"]
         return asked
 
-    def _budgets(self, asked: Mapping[str, Configured], plan: Plan, now: datetime) -> dict[str, Budgets]:
-        limits: dict[str, RateLimits] = {}
-        for one in asked.values():
+    def _budgets(
+        self, asked: Mapping[str, Configured], known: Mapping[str, Configured], plan: Plan, now: datetime
+    ) -> dict[str, Budgets]:
+        wanted = {}
+        for name, one in asked.items():
             own = one.limits or self._defaults
-            limits[one.budget_key or ""] = replace(
-                own,
-                per_minute=plan.per_minute or own.per_minute,
-                recipients_per_day=plan.recipients_per_day or own.recipients_per_day,
-            )
-        usages, held = self._limiter.usage(limits), self._limiter.held(limits)
-        if limits.keys() - held.keys():
+            per_minute = plan.per_minute or own.per_minute
+            per_day = plan.recipients_per_day or own.recipients_per_day
+            wanted[name] = replace(one, limits=replace(own, per_minute=per_minute, recipients_per_day=per_day))
+        usages = self._limiter.usage({one.pause_key: one.limits or self._defaults for one in wanted.values()})
+        budgets = passing_budgets(self._limiter, wanted, known, usages, now)
+        if wanted.keys() - budgets.keys():
             raise ConflictError("What is used now cannot be told while Redis is away; nothing can be forecast.")
-        budgets = {}
-        for one in asked.values():
-            key = one.budget_key or ""
-            kept = one.pause.until if one.pause and one.pause.until > now else None
-            budgets[key] = Budgets(
-                limits[key].per_minute,
-                limits[key].recipients_per_day,
-                rolling=self._rolling,
-                pacing=one.pacing,
-                calls=held[key].calls,
-                recipients=held[key].recipients,
-                paused_until_ms=max(usages[key].paused_until_ms or 0, _ms(kept)),
-                upload_bytes=limits[key].upload_bytes,
-                uploads=held[key].uploads,
-            )
-        return budgets
+        return {wanted[name].budget_key or "": one for name, one in budgets.items()}
 
 
 def _check(plan: Plan) -> None:
@@ -165,42 +152,56 @@ def _check(plan: Plan) -> None:
         raise InvalidInputError("mailbox", ", ".join(plan.mailboxes), "each mailbox once")
 
 
-def _end(budgets: Budgets, line: Sequence[Lot], share: int, plan: Plan, now: datetime) -> int | None:
-    now_ms = to_epoch_ms(now)
-    if budgets.paused_until_ms - now_ms > _NO_END_MS and (line or share):
-        return None
-    further = [Lot(share, plan.recipients_each, _ms(plan.at))] if share else []
-    return done_at_ms(budgets, [*line, *further], now_ms) if line or further else now_ms
-
-
 def _shares(
     budgets: Mapping[str, Budgets], lines: Mapping[str, Sequence[Lot]], plan: Plan, now: datetime
 ) -> dict[str, int]:
     """Share the further messages so that all members of the pool are done at about the same time."""
+    able = {key: one for key, one in budgets.items() if has_end(one, now)} or budgets
+    # How many of them each may send in a millisecond, in the long run.
+    rates = {
+        key: min(one.per_minute * 1_440, one.recipients_per_day / plan.recipients_each) / DAY_MS
+        for key, one in able.items()
+    }
+    shares = dict.fromkeys(budgets, 0) | _dealt(plan.messages, rates)
+    if not plan.messages or len(able) == 1:
+        return shares
     now_ms = to_epoch_ms(now)
-    able = {key: one for key, one in budgets.items() if one.paused_until_ms - now_ms <= _NO_END_MS} or budgets
-    weights = {key: float(min(one.per_minute * 1_440, one.recipients_per_day)) for key, one in able.items()}
-    shares = dict.fromkeys(budgets, 0) | _dealt(plan.messages, weights)
-    for _ in range(_ROUNDS if plan.messages and len(able) > 1 else 0):
+    begins_ms = max(now_ms, _ms(plan.at))
+    before = {key: _before_further(one, lines[key], now_ms, begins_ms) for key, one in able.items()}
+    for _ in range(_ROUNDS):
         took = {}
-        for key in able:
-            end = _end(budgets[key], lines[key], shares[key], plan, now)
-            took[key] = max(1, (end or now_ms) - max(now_ms, _ms(plan.at)))
+        for key, standing in before.items():
+            simulation = standing.copy()
+            simulation.send(Lot(shares[key], plan.recipients_each, begins_ms))
+            took[key] = (simulation.done_ms or begins_ms) - begins_ms
+        if max(took.values()) - min(took.values()) < _ALIKE_MS:
+            break
         # Who would be done before the others gets more, who would be done after them less.
-        target = sum(took.values()) / len(took)
-        weights = {key: max(1, shares[key]) * min(4.0, max(0.25, target / took[key])) for key in able}
-        shares |= _dealt(plan.messages, weights)
+        target = sum(rates[key] * took[key] for key in able) / sum(rates.values())
+        shares |= _dealt(
+            plan.messages, {key: max(0.0, shares[key] + rates[key] * (target - took[key])) for key in able}
+        )
     return shares
 
 
+def _before_further(budgets: Budgets, line: Sequence[Lot], now_ms: int, begins_ms: int) -> Simulation:
+    """Let go what goes before the further messages begin; uploads, which wait beside the others, count as those do."""
+    simulation = Simulation(budgets, now_ms)
+    begins = max(begins_ms, budgets.paused_until_ms)
+    for lot in in_order(line, begins):
+        if lot.not_before_ms <= begins:
+            simulation.send(replace(lot, upload_bytes_each=0))
+    return simulation
+
+
 def _dealt(messages: int, weights: Mapping[str, float]) -> dict[str, int]:
-    """Divide so many messages by weight, all of them: what rounding leaves goes to the first."""
-    if not weights:
-        return {}
-    total = sum(weights.values())
-    shares = {key: int(messages * weight / total) for key, weight in weights.items()}
-    first = next(iter(shares))
-    shares[first] += messages - sum(shares.values())
+    """Divide so many messages by weight, all of them."""
+    total = sum(weights.values()) or 1.0
+    shares, up_to, dealt = {}, 0.0, 0
+    for key, weight in weights.items():
+        up_to += weight
+        shares[key] = round(messages * up_to / total) - dealt
+        dealt += shares[key]
     return shares
 
 

@@ -128,7 +128,7 @@ class SenderStatus:
     """One sender's mail.
 
     ``waiting`` is wanted by now and not finished, ``deferred`` the part of it that is held back (no budget, a pause, a
-    later try), ``scheduled_later`` is not wanted yet. ``done_on`` estimates when the backlog is through, ``None`` when
+    later try), ``scheduled_later`` is not wanted yet. ``done_on`` is when the backlog will be through, ``None`` when
     there is none or nobody can tell. ``budget`` is absent where the mail leaves without one (SendGrid). A pause, a
     person's or one the provider's answers brought about, holds for every kind of sender.
     """

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from rqmail.clock import Clock
-from rqmail.insight.forecast import Backlog, done_within
+from rqmail.clock import Clock, to_epoch_ms
+from rqmail.insight.forecast import Backlog, done_on
 from rqmail.insight.overview import Line, Overview
+from rqmail.insight.simulation import Lot
 from rqmail.insight.standing import Budget, Sentence, pause_end
 from rqmail.models import backlog
 from rqmail.models.backlog import Place
@@ -106,11 +107,10 @@ def _expected(place: Place, before: backlog.Before, line: Line, now: datetime) -
     start = max(now, place.scheduled_on, paused or now)
     if budget is None:
         return None if before.messages else start
-    if not budget.known or place.recipients > budget.recipients_per_day.limit:
+    if line.passing is None:
         return None
-    whole = Backlog(before.messages + 1, before.recipients + place.recipients)
-    pacing = line.pacing if whole.messages > (budget.per_minute.remaining or 0) else "burst"
-    done = done_within(budget, whole, now, paused_until=paused, pacing=pacing)
+    mine = Lot(1, place.recipients, to_epoch_ms(start), backlog.upload_bytes(place.id))
+    done = done_on(line.passing, [*Backlog(before.messages, before.recipients).lots, mine], now)
     return None if done is None else max(start, done)
 
 

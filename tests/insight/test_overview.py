@@ -8,7 +8,6 @@ import pytest
 from rqmail.administration.mailboxes import Mailboxes
 from rqmail.administration.tenants import Tenants
 from rqmail.errors import NotFoundError
-from rqmail.insight.forecast import Backlog, backlog_done_on
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.overview import Ended, Overview
 from rqmail.insight.standing import WindowView, told_state
@@ -293,51 +292,6 @@ def test_json_is_camel_case_and_keeps_keys_that_are_data(overview, submit):
     news = shown["mailboxes"]["news"]
     assert news["budget"]["perMinute"]["limit"] == 2
     assert news["oldestWaitingOn"] == "2026-03-10T09:30:20.123456Z"
-
-
-@pytest.mark.parametrize(
-    ("backlog", "calls", "recipients", "expected"),
-    [
-        (Backlog(0, 0), (25, 25), (9000, 9000), timedelta(0)),
-        (Backlog(25, 25), (25, 25), (9000, 9000), timedelta(0)),
-        (Backlog(26, 26), (25, 25), (9000, 9000), timedelta(minutes=1)),
-        (Backlog(100, 100), (25, 25), (9000, 9000), timedelta(minutes=3)),
-        (Backlog(100, 100), (25, 0), (9000, 9000), timedelta(seconds=40 + 180)),
-        (Backlog(9001, 9001), (9000, 9000), (9000, 9000), timedelta(days=1)),
-        (Backlog(10, 20_000), (25, 25), (9000, 5000), timedelta(days=2)),
-        (Backlog(18_050, 18_050), (25, 25), (9000, 9000), timedelta(days=2, minutes=2)),
-    ],
-)
-def test_a_burst_is_estimated_in_whole_windows(clock, backlog, calls, recipients, expected):
-    free = clock() + timedelta(seconds=40) if not calls[1] else None
-    done = backlog_done_on(backlog, clock(), next_free_on=free, paused_until=None, calls=calls, recipients=recipients)
-    assert done == clock() + expected
-
-
-@pytest.mark.parametrize(
-    ("backlog", "calls", "expected"),
-    [
-        (Backlog(25, 25), (25, 25), 0),
-        (Backlog(26, 26), (25, 25), 60),
-        (Backlog(40, 40), (20, 20), 60 + 19 * 2.4),
-        (Backlog(40, 40), (20, 10), 120 + 9 * 2.4 - 10 * 2.4),
-        (Backlog(20, 20), (20, 0), 40 + 19 * 2.4),
-        (Backlog(18_040, 18_040), (25, 25), 2 * 86_400 + 60 + 15 * 1.92),
-        (Backlog(18_000, 18_000), (25, 25), 86_400 + 360 * 60),
-    ],
-)
-def test_an_even_pace_is_estimated_place_by_place(clock, backlog, calls, expected):
-    free = clock() + timedelta(seconds=40) if not calls[1] else None
-    done = backlog_done_on(
-        backlog,
-        clock(),
-        next_free_on=free,
-        paused_until=None,
-        calls=calls,
-        recipients=(9000, 9000),
-        pacing="even",
-    )
-    assert abs((done - clock()).total_seconds() - expected) < 0.001
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -16,7 +17,7 @@ from support.office import Office
 
 
 def planning(office: Office, pacing: str = "burst") -> Planning:
-    return Planning(office.limiter, office.clock, RateLimits(), rolling=True, pacing=pacing)
+    return Planning(office.limiter, office.clock, RateLimits(), pacing=pacing)
 
 
 def about(**units: float):
@@ -98,6 +99,19 @@ def test_what_if_takes_other_limits_and_changes_nothing(database, redis_client, 
     assert asked.forecast(Plan(messages=25, at=at)).done_on - START == about(hours=2)
     assert Message.select().count() == 100
     assert {key: redis_client.dump(key) for key in redis_client.keys("mail:rate:*")} == before
+
+
+def test_a_million_messages_on_a_hundred_mailboxes_are_answered_within_a_second(sqlite_database, redis_client, clock):
+    office = Office(redis_client, clock)
+    for number in range(100):
+        office.mailbox(f"m{number}", rate_limit_per_minute=5 + number % 25, rate_limit_recipients_per_day=9000 - number)
+    asked = planning(office)
+    began = time.process_time()
+    told = asked.forecast(Plan(messages=1_000_000))
+    assert time.process_time() - began < 1
+    assert sum(one.further for one in told.mailboxes.values()) == 1_000_000
+    ends = [one.done_on - START for one in told.mailboxes.values()]
+    assert min(ends) > 0.97 * max(ends)
 
 
 def test_a_pause_that_ends_is_waited_for_and_one_without_end_cannot_be_told(database, redis_client, clock):

@@ -7,8 +7,10 @@ from datetime import timedelta
 
 import pytest
 import redis
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rqmail.insight.simulation import Budgets, Lot, done_at_ms
+from rqmail.insight.simulation import Budgets, Lot, Simulation, _Rounds, done_at_ms
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.reservation import Denial
@@ -75,6 +77,41 @@ def test_a_million_messages_on_a_hundred_mailboxes_are_simulated_in_less_than_a_
     for _ in range(100):
         done_at_ms(Budgets(25, 9000), [Lot(10_000)], 0)
     assert time.process_time() - began < 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    per_minute=st.integers(1, 40),
+    per_day=st.integers(20, 400),
+    rolling=st.booleans(),
+    calls=st.lists(st.tuples(st.integers(0, 60_000), st.integers(1, 9)), max_size=3),
+    recipients=st.lists(st.tuples(st.integers(0, 86_400_000), st.integers(1, 40)), max_size=4),
+    lots=st.lists(
+        st.builds(
+            Lot, st.integers(1, 3_000), st.integers(1, 20), st.integers(0, 10**9), st.sampled_from([0, 0, 40_000_000])
+        ),
+        max_size=3,
+    ),
+)
+def test_what_is_passed_over_at_once_ends_when_it_does_minute_by_minute(
+    per_minute, per_day, rolling, calls, recipients, lots
+) -> None:
+    now = 86_400_000 + 12_345
+    begun = tuple((now - ago, number) for ago, number in sorted(calls, reverse=True))
+    addressed = tuple((now - ago, number) for ago, number in sorted(recipients, reverse=True))
+    budgets = Budgets(per_minute, per_day, rolling=rolling, pacing="burst", calls=begun, recipients=addressed)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_Rounds, "over", lambda *_standing: None)
+        patched.setattr(Simulation, "_minutes_alike", lambda *_minute: 0)
+        slowly = done_at_ms(budgets, lots, now)
+    assert done_at_ms(budgets, lots, now) == slowly
+
+
+def test_a_million_messages_one_a_minute_are_simulated_in_milliseconds() -> None:
+    began = time.process_time()
+    for pacing in ("even", "burst"):
+        assert done_at_ms(Budgets(1, 9000, pacing=pacing), [Lot(1_000_000)], 0) == 999_999 * 60_000
+    assert time.process_time() - began < 0.2
 
 
 def test_a_message_larger_than_a_whole_day_is_never_through() -> None:

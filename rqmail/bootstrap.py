@@ -243,7 +243,8 @@ class Application:
             Pacer(self.redis, poll_seconds=self.settings.poll_seconds),
             self.metrics,
             reserve_for_high=self.settings.reserve_for_high,
-            job_size=self.settings.send_lanes * _MESSAGES_PER_LANE,
+            lanes=self.settings.send_lanes,
+            rounds=_MESSAGES_PER_LANE,
             queued_at_most=_QUEUED_AT_MOST,
             feed=self.feeder.feed,
         )

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import ceil
 from uuid import uuid4
 
 from rqmail.clock import Clock, to_epoch_ms
@@ -19,7 +20,7 @@ from rqmail.models.base import retry_while_away, transaction
 from rqmail.models.message import Claim, Message, Priority
 from rqmail.queues import MailQueues
 from rqmail.ratelimit.limiter import MailRateLimiter
-from rqmail.ratelimit.pacing import Pacer, tighter
+from rqmail.ratelimit.pacing import Pace, Pacer, tighter
 
 log = event_log()
 
@@ -53,12 +54,15 @@ class _Batch:
 
     job_id: str = field(default_factory=lambda: str(uuid4()))
     ids: list[str] = field(default_factory=list)
+    mailboxes: set[str] = field(default_factory=set)
 
 
 class Dispatcher:
     """Claims due messages within their mailboxes' budgets and hands their ids to the workers.
 
     ``feed`` makes messages of what can only be decided at that moment, before they are claimed: those of campaigns.
+    A job has about ``rounds`` messages for each of ``lanes``, and of one mailbox so few that as many mailboxes share it
+    as the lanes need.
     """
 
     def __init__(
@@ -71,7 +75,8 @@ class Dispatcher:
         metrics: Metrics,
         *,
         reserve_for_high: int,
-        job_size: int,
+        lanes: int,
+        rounds: int,
         queued_at_most: int,
         feed: Callable[[], object] = lambda: None,
     ) -> None:
@@ -82,7 +87,8 @@ class Dispatcher:
         self._pacer = pacer
         self._metrics = metrics
         self._reserve_for_high = reserve_for_high
-        self._job_size = job_size
+        self._lanes = lanes
+        self._job_size = lanes * rounds
         self._queued_at_most = queued_at_most
         self._feed = feed
 
@@ -191,29 +197,49 @@ class Dispatcher:
                 by_key[budget_key(one.sender, senders)].append(one)
         keys = [key for key, lines in by_key.items() if rooms[key].has_any(lines)]
         random.shuffle(keys)
+        paces = {key: self._give_out(by_key[key], rooms[key], now) for key in keys}
         batches: list[_Batch] = []
-        for start in range(0, len(keys), _MAILBOXES_PER_COMMIT):
-            with transaction():
-                for key in keys[start : start + _MAILBOXES_PER_COMMIT]:
-                    if not batches or len(batches[-1].ids) >= self._job_size:
-                        batches.append(_Batch())
-                    claims = self._claim_mailbox(by_key[key], key, rooms[key], now, left, batches[-1].job_id)
-                    left -= len(claims)
-                    batches[-1].ids += [claim.id for claim in claims]
+        while keys:
+            more: list[str] = []
+            for start in range(0, len(keys), _MAILBOXES_PER_COMMIT):
+                with transaction():
+                    for key in keys[start : start + _MAILBOXES_PER_COMMIT]:
+                        batch = self._batch_for(key, batches)
+                        share = min(left, self._share(rooms[key]))
+                        claims = self._claim_mailbox(by_key[key], key, rooms[key], paces[key], now, share, batch.job_id)
+                        left -= len(claims)
+                        batch.ids += [claim.id for claim in claims]
+                        if 0 < len(claims) == share:
+                            more.append(key)
+            keys = more
         return [batch for batch in batches if batch.ids]
 
-    def _claim_mailbox(
-        self, lines: list[Due], key: str, room: Room, now: datetime, left: int, job_id: str
-    ) -> list[Claim]:
-        """Claim from a mailbox's lines, the more urgent first, as many as its pace gives out by now."""
+    def _share(self, room: Room) -> int:
+        """Answer how many messages of a mailbox one job takes: all lanes are busy with so many of enough mailboxes."""
+        return max(1, self._job_size // ceil(self._lanes / room.in_flight))
+
+    def _batch_for(self, key: str, batches: list[_Batch]) -> _Batch:
+        """Answer the job that is being filled, or the next where it is full or has its share of this mailbox."""
+        if not batches or len(batches[-1].ids) >= self._job_size or key in batches[-1].mailboxes:
+            batches.append(_Batch())
+        batches[-1].mailboxes.add(key)
+        return batches[-1]
+
+    def _give_out(self, lines: list[Due], room: Room, now: datetime) -> Pace | None:
+        """Leave a mailbox with more mail than places as many of them as its pace gives out by now; answer the pace."""
         pace, places = room.pace, room.calls_not_high
-        if lines[0].priority == Priority.HIGH:
-            pace = None
-        elif pace is not None and pace.places < places and count_due(lines, now, at_most=places + 1) > places:
-            room.calls_not_high = pace.places
-            room.reason = "pacing"
-        else:
-            pace = None
+        if lines[0].priority == Priority.HIGH or pace is None or pace.places >= places:
+            return None
+        if count_due(lines, now, at_most=places + 1) <= places:
+            return None
+        room.calls_not_high = pace.places
+        room.reason = "pacing"
+        return pace
+
+    def _claim_mailbox(
+        self, lines: list[Due], key: str, room: Room, pace: Pace | None, now: datetime, left: int, job_id: str
+    ) -> list[Claim]:
+        """Claim from a mailbox's lines, the more urgent first."""
         claimed: list[Claim] = []
         for priority in sorted({one.priority for one in lines}):
             line = [one for one in lines if one.priority == priority]

@@ -30,6 +30,8 @@ _NO_LIMITS = RateLimits(per_minute=1_000_000, recipients_per_day=1_000_000_000, 
 class Room:
     """What one mailbox can still take: calls, calls not of high priority, recipients (``None`` is unbounded).
 
+    ``in_flight`` is how many of its messages may be under way at once.
+
     ``pace`` says how many of the calls are to be given out by now, when more mail waits than there are. ``kept`` is, by
     priority, how many recipients are kept for messages that the limiter refused and whose moment is still to come;
     ``uploads`` is what may be uploaded, ``None`` is unbounded; more of it may be at ``uploads_free_ms``.
@@ -42,6 +44,7 @@ class Room:
     recipients: int | None
     whole_day: int | None
     pace: Pace | None = None
+    in_flight: int = 1
     reason: str = "minute"
     free_ms: int = 0
     kept: Counter[int] = field(default_factory=Counter)
@@ -137,10 +140,12 @@ def _room(usage: Usage, limits: RateLimits, hand: list[Unfinished], reserve_for_
     if limits == replace(_NO_LIMITS, in_flight=limits.in_flight):
         in_hand = max(_UNLIMITED_IN_HAND, limits.in_flight * _ROUNDS_IN_HAND)
         calls = in_hand - queued - asking
-        return Room(calls, calls if 2 * queued <= in_hand else 0, None, None, reason="in-hand")
+        return Room(
+            calls, calls if 2 * queued <= in_hand else 0, None, None, in_flight=limits.in_flight, reason="in-hand"
+        )
     if not usage.known:
         calls = _UNLIMITED_IN_HAND - queued - asking
-        return Room(calls, calls, None, None, reason="in-hand")
+        return Room(calls, calls, None, None, in_flight=limits.in_flight, reason="in-hand")
     calls = usage.minute.remaining - queued - asking
     if usage.in_flight.limit < limits.in_flight:  # it is being probed after a pause: one at a time
         calls = min(calls, usage.in_flight.limit - queued - sum(h.sending for h in hand))
@@ -151,6 +156,7 @@ def _room(usage: Usage, limits: RateLimits, hand: list[Unfinished], reserve_for_
         calls - reserve_for_high,
         max(0, recipients),
         limits.recipients_per_day,
+        in_flight=limits.in_flight,
         reason="day" if recipients <= 0 else "minute",
         free_ms=usage.next_free_ms,
         uploads=UploadRoom(max(0, uploads), limits.upload_bytes),

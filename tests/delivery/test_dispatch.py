@@ -212,7 +212,7 @@ def test_the_number_of_queued_ids_is_bounded_over_all_mailboxes(sqlite_database,
 
 
 def test_all_ids_of_a_mailbox_are_in_one_job_and_jobs_are_cut_to_size(sqlite_database, redis_client, clock):
-    office = Office(redis_client, clock, job_size=30)
+    office = Office(redis_client, clock, lanes=3, rounds=10)
     for number in range(5):
         sender = office.mailbox(f"m{number}")
         submitted(*(new_message(sender) for _ in range(20)))
@@ -220,6 +220,30 @@ def test_all_ids_of_a_mailbox_are_in_one_job_and_jobs_are_cut_to_size(sqlite_dat
     senders_of_jobs = [{Message.get_by_id(m).sender for m in ids} for ids in office.jobs()]
     assert sorted(len(senders) for senders in senders_of_jobs) == [1, 2, 2]
     assert sum(len(senders) for senders in senders_of_jobs) == 5, "no mailbox is in two jobs"
+
+
+def test_where_few_mailboxes_have_much_to_send_as_many_share_a_job_as_fill_its_lanes(
+    sqlite_database, redis_client, clock
+):
+    office = Office(redis_client, clock, lanes=9, rounds=4)
+    for number in range(4):
+        sender = office.mailbox(f"m{number}", rate_limit_per_minute=100)
+        submitted(*(new_message(sender) for _ in range(20)))
+    assert office.tick().claimed == 80
+    jobs = [Counter(Message.get_by_id(m).sender for m in ids) for ids in office.jobs()]
+    assert [sorted(job.values()) for job in jobs] == [[12, 12, 12], [8, 8, 8, 12], [8]], "three at once, four rounds"
+
+
+@pytest.mark.parametrize("rounds", [100, 1], ids=["one-job", "several"])
+def test_what_a_pace_gives_out_is_the_same_in_several_jobs_as_in_one(sqlite_database, redis_client, clock, rounds):
+    office = Office(redis_client, clock, pacing="even", rounds=rounds)
+    sender = office.mailbox(rate_limit_per_minute=600)
+    submitted(*(new_message(sender) for _ in range(700)))
+    claimed = []
+    for _ in range(3):
+        claimed.append(office.tick().claimed)
+        clock.advance(seconds=1)
+    assert claimed == [12, 13, 12]
 
 
 def test_no_mailbox_is_always_last_when_not_all_fit(sqlite_database, redis_client, clock):

@@ -145,6 +145,22 @@ def test_different_mailboxes_go_at_once(database, lanes, service):
     assert len(service.order) == 6
 
 
+def test_the_mailbox_with_the_most_to_send_is_not_left_alone_at_the_end(database, clock, service, seconds):
+    four = Lanes(service, KnownSenders(), clock, width=4, lease=LEASE, start_within_seconds=10, monotonic=seconds)
+    together, alone = threading.Barrier(4), []
+
+    def during(message: Message) -> None:
+        try:
+            together.wait(3)
+        except threading.BrokenBarrierError:
+            alone.append(message.sender)
+
+    service.during = during
+    ids = queued(*["mailbox:m1"] * 4, *["mailbox:m2"] * 4, *["mailbox:m0"] * 8)
+    assert four.send(ids).sent_off == 16
+    assert alone == [], "two of m0 and two others at each time"
+
+
 def test_a_stuck_call_holds_up_nobody_elses_mail(database, lanes, service):
     ids = queued("mailbox:m0", *["mailbox:m1"] * 4, *["mailbox:m2"] * 4)
     others_done = threading.Event()

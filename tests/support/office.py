@@ -57,7 +57,7 @@ class Office:
             feed=Feeder(
                 self.senders, self.limiter, clock, reserve_for_high=0, suppressed=lambda _: self.suppressed
             ).feed,
-            **({"reserve_for_high": 0, "job_size": 256, "queued_at_most": 10_000} | options),
+            **({"reserve_for_high": 0, "lanes": 32, "rounds": 16, "queued_at_most": 10_000} | options),
         )
 
     def mailbox(self, key="news", address=None, **fields):

@@ -82,6 +82,23 @@ def test_a_wrong_field_is_named(client: FlaskClient, change: dict[str, Any], fie
     assert stored() == 0
 
 
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({"to": 5}, {"to": "Input should be a valid string, or: Input should be a valid list"}),
+        ({"to": ["a@x.nl", 5]}, {"to[1]": "Input should be a valid string"}),
+        ({"headers": {"X-A": 5}}, {"headers.X-A": "Input should be a valid string"}),
+        ({"headers": [{"name": "X-A"}]}, {"headers[0].value": "is needed"}),
+    ],
+)
+def test_a_field_that_may_be_of_several_kinds_is_named_as_it_was_sent(
+    client: FlaskClient, change: dict[str, Any], fields: dict[str, str]
+) -> None:
+    assert client.post("/messages", json=MAIL | change).json["fieldErrors"] == fields
+    several = {f"messages[0].{name}": text for name, text in fields.items()}
+    assert client.post("/messages", json={"messages": [MAIL | change]}).json["fieldErrors"] == several
+
+
 def test_the_same_key_with_the_same_body_is_answered_the_same_and_adds_nothing(client: FlaskClient) -> None:
     first = client.post("/messages", json=MAIL, headers=keyed("k1"))
     again = client.post("/messages", json=dict(reversed(MAIL.items())), headers=keyed("k1"))

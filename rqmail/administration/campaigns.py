@@ -58,11 +58,11 @@ class CampaignChanges:
             change.after = {"of": name, "recipients": cloned.people}
         return cloned
 
-    def delete(self, name: str) -> None:
-        """Delete a draft."""
-        with self.audit.change(self.who, "campaign.delete", _subject(name)) as change:
+    def delete(self, name: str) -> Campaign:
+        """Delete a draft, and answer what it was."""
+        with self._change("delete", name) as change:
             change.before = {"state": stored.find(name).state}
-            self.campaigns.delete(name)
+            return self.campaigns.delete(name)
 
     def test(self, name: str, to: str, row: int = 1) -> str:
         """Send somebody else what a person of the list would get; answer the message's id."""

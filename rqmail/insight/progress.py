@@ -122,13 +122,14 @@ class CampaignProgress:
         by_sender = progress.counts_of_senders(campaign)
         pool = sorted({*campaigns.senders_of([campaign.id])[campaign.id], *by_sender})
         window = window_of(campaign.window)
-        since = self._clock() - _RATE_OF
-        lately = sum(number for _, number in progress.sent_by_minute(campaign, since))
+        now = self._clock()
+        lately = progress.count_sent(campaign, now - _RATE_OF)
+        minutes = min(_RATE_OF, max(timedelta(minutes=1), now - (campaign.started_on or now))) / timedelta(minutes=1)
         return CampaignView(
             **{field.name: getattr(line, field.name) for field in fields(CampaignLine)},
             pool=tuple(_member(sender, by_sender.get(sender, {})) for sender in pool),
             failures=tuple(Failure(reason, people) for reason, people in progress.errors(campaign)),
-            per_minute=round(lately / (_RATE_OF.total_seconds() / 60), 1),
+            per_minute=round(lately / minutes, 1),
             priority=Priority(campaign.priority),
             language=campaign.language,
             sticky=bool(campaign.sticky),

@@ -86,19 +86,26 @@ def errors(campaign: Campaign, *, limit: int = 20) -> list[tuple[str, int]]:
         return [(row[0], int(row[1])) for row in db.execute_sql(sql, (campaign.id, limit)).fetchall()]
 
 
-def sent_by_minute(campaign: Campaign, since: datetime | None = None) -> list[tuple[datetime, int]]:
+def sent_by_minute(campaign: Campaign) -> list[tuple[datetime, int]]:
     """Count a campaign's sent mail by minute, in order of time."""
     minute = "date_trunc('minute', sent_on)" if is_postgresql() else "substr(sent_on, 1, 16)"
-    later, values = "", [campaign.id]
-    if since is not None:
-        later, values = f" AND sent_on >= {db.param}", [campaign.id, to_column(since)]  # type: ignore[list-item]
     sql = (
         f"SELECT {minute}, COUNT(*) FROM message WHERE campaign_id = {db.param}"  # noqa: S608
-        f" AND status = 'SENT' AND sent_on IS NOT NULL{later} GROUP BY 1 ORDER BY 1"
+        " AND status = 'SENT' AND sent_on IS NOT NULL GROUP BY 1 ORDER BY 1"
     )
     with pooled_connection():
-        rows = db.execute_sql(sql, values).fetchall()
+        rows = db.execute_sql(sql, (campaign.id,)).fetchall()
     return [(_moment(row[0]), int(row[1])) for row in rows]
+
+
+def count_sent(campaign: Campaign, since: datetime) -> int:
+    """Count what a campaign sent since then."""
+    sql = (
+        f"SELECT COUNT(*) FROM message WHERE campaign_id = {db.param} AND status = 'SENT'"  # noqa: S608
+        f" AND sent_on >= {db.param}"
+    )
+    with pooled_connection():
+        return int(db.execute_sql(sql, (campaign.id, to_column(since))).fetchone()[0])
 
 
 def _moment(value: str | datetime) -> datetime:

@@ -6,6 +6,7 @@ from flask import Blueprint, Flask
 
 from rqmail.web.api import (
     bodies,
+    campaigns,
     changes,
     importing,
     mailboxes,
@@ -23,7 +24,7 @@ def register_api(app: Flask) -> None:
     """Add the API and its documentation to the application."""
     api = Blueprint("api", __name__)
     api.before_request(bodies.check)
-    for part in (mailboxes, tenants, submitting, importing, messages, suppression, tokens, changes, status):
+    for part in (mailboxes, tenants, submitting, importing, messages, suppression, campaigns, tokens, changes, status):
         api.register_blueprint(part.blueprint)
     app.register_blueprint(api)
     app.register_blueprint(reference.blueprint)

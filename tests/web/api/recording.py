@@ -100,6 +100,7 @@ class Recording:
         self.act_on_messages()
         self.import_files()
         self.suppress()
+        self.campaign()
         self.issue_tokens()
         self.look_back()
         self.take_down()
@@ -197,6 +198,30 @@ class Recording:
         self.ask("What came with one import", f"GET /messages?import={taken}&limit=1")
         self.ask("The rows to mend", f"GET /messages/imports/{refused}/errors.csv")
         self.ask("Undone", f"POST /messages/imports/{taken}/undo")
+
+    def campaign(self) -> None:
+        path = "/admin/campaigns"
+        people = "to,name\njan@example.org,Jan\nnoor@example.org,Noor\n"
+        form = {"name": "spring", "mailboxes": "news", "subject": "Hello {{ name }}", "text": "Dear {{ name }}, come!"}
+        self.ask("A draft for a list", f"POST {path}", 201, form=form, file_name="people.csv", file=people)
+        bad = people + "sem@example\n"
+        form |= {"name": "autumn"}
+        self.ask("Bad rows refuse it", f"POST {path}", 422, form=form, file_name="people.csv", file=bad)
+        self.ask("What the second person gets", f"GET {path}/spring/preview?row=2")
+        self.ask("A mail to oneself", f"POST {path}/spring/test", 201, body={"to": "anna@example.org"})
+        tried = self.made[-1].answer["id"]
+        self.ask("The end of a trial", f"POST /messages/{tried}/cancel")
+        self.ask("Office hours alone", f"PATCH {path}/spring", body={"between": "08:00-18:00", "timezone": "UTC"})
+        for verb in ("start", "pause", "resume"):
+            self.ask(verb.capitalize(), f"POST {path}/spring/{verb}")
+        self.ask("How it stands", f"GET {path}/spring")
+        self.ask("All campaigns", f"GET {path}")
+        self.ask("What became of everybody", f"GET {path}/spring/people")
+        self.ask("The same as CSV", f"GET {path}/spring/export.csv")
+        self.ask("Send again what failed", f"POST {path}/spring/retry-failed")
+        self.ask("The same people once more", f"POST {path}/spring/clone", 201, body={"name": "summer"})
+        self.ask("A draft is deleted", f"DELETE {path}/summer")
+        self.ask("The end of it", f"POST {path}/spring/cancel")
 
     def suppress(self) -> None:
         path = "/admin/suppressions"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rqmail.administration.tenants import Tenants
     from rqmail.campaigns.campaign import Campaigns
     from rqmail.campaigns.suppression import Suppressions
+    from rqmail.campaigns.unsubscribing import Unsubscribing
     from rqmail.content_store import ContentStore
     from rqmail.delivery.dispatch import Dispatcher
     from rqmail.delivery.feeding import Feeder
@@ -188,7 +189,8 @@ class Application:
         from rqmail.vault import SecretBox
 
         key = self.settings.secret_key
-        return SecretBox(key.get_secret_value() if key else None)
+        former = self.settings.secret_keys[1:] if key else ()
+        return SecretBox(key.get_secret_value() if key else None, former)
 
     @_Part
     def senders(self) -> Senders:
@@ -225,6 +227,9 @@ class Application:
             self.clock,
             self.metrics,
             contents=self.contents,
+            unsubscribe_headers=lambda message, address: self.unsubscribing.headers_for(
+                address, message.sender, message_id=message.id
+            ),
             max_attempts=self.settings.max_attempts,
             lease=self._lease,
         )
@@ -346,7 +351,11 @@ class Application:
             self.timetable.keep,
             contents=self.contents,
             max_message_bytes=self.settings.max_message_bytes,
+            unsubscribing_needs=self._unsubscribing_needs,
         )
+
+    def _unsubscribing_needs(self) -> str | None:
+        return self.unsubscribing.missing()
 
     @_Part
     def contents(self) -> ContentStore:
@@ -368,6 +377,13 @@ class Application:
         from rqmail.campaigns.suppression import Suppressions
 
         return Suppressions(self.clock)
+
+    @_Part
+    def unsubscribing(self) -> Unsubscribing:
+        """The links by which people unsubscribe."""
+        from rqmail.campaigns.unsubscribing import Unsubscribing
+
+        return Unsubscribing(self.clock, self.settings.web_url, self.settings.secret_keys)
 
     @_Part
     def submission(self) -> Submission:
@@ -404,6 +420,7 @@ class Application:
             self.senders,
             self.imports,
             self.suppressions,
+            self.unsubscribing,
             self.clock,
         )
 

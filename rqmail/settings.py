@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
@@ -49,6 +50,7 @@ _ALLOWED = {
     "sendgrid_api_key": SECRET_ALLOWED,
     "sendgrid_from": "an address, or NAME <ADDRESS>",
     "secret_key": "at least 16 characters",
+    "former_secret_keys": "keys of at least 16 characters, separated by commas or as a JSON list",
     "admin_token": "at least 16 characters",
     "attachments_url": "file:///FOLDER, s3://BUCKET/FOLDER or another address that fsspec knows",
     "transport": "console, or folder:PATH",
@@ -199,6 +201,15 @@ def _networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
     return tuple(ip_network(one.strip()) for one in value.split(",") if one.strip())
 
 
+def _listed(value: object) -> object:
+    """Read a list: as JSON, which a key with a comma in it needs, or separated by commas."""
+    if not isinstance(value, str):
+        return value
+    if value.startswith("["):
+        return json.loads(value)
+    return tuple(one.strip() for one in value.split(",") if one.strip()) or None
+
+
 def _transport(value: str) -> str:
     kind, _, place = value.partition(":")
     if value != "console" and not (kind == "folder" and place.strip()):
@@ -232,6 +243,12 @@ LongSecret = Annotated[
 ]
 
 
+LongSecrets = Annotated[
+    tuple[Annotated[SecretStr, Field(min_length=16), AfterValidator(_secret_text)], ...] | None,
+    NoDecode,
+    BeforeValidator(_listed),
+]
+
 OptionalPlace = Annotated[Annotated[str, AfterValidator(_place)] | None, BeforeValidator(_empty_is_unset)]
 OptionalTransport = Annotated[Annotated[str, AfterValidator(_transport)] | None, BeforeValidator(_empty_is_unset)]
 OptionalNetworks = Annotated[
@@ -254,6 +271,8 @@ class Settings(BaseSettings):
     database_url: Annotated[str, AfterValidator(_database_url), Field(repr=False)] = "sqlite:///rqmail.db"
     redis_url: Annotated[str, AfterValidator(_redis_url), Field(repr=False)] = "redis://127.0.0.1:6379/0"
     secret_key: LongSecret = None
+    #: What was the key before, separated by commas: what was signed or encrypted with one of them is still read.
+    former_secret_keys: LongSecrets = None
     admin_token: LongSecret = None
 
     graph_base_url: HttpsUrl = "https://graph.microsoft.com/v1.0"
@@ -313,12 +332,18 @@ class Settings(BaseSettings):
         return {name: trimmed(value) if isinstance(value, str) else value for name, value in given.items()}
 
     @property
+    def secret_keys(self) -> tuple[str, ...]:
+        """The key that secrets are kept with, and after it the former ones."""
+        current = () if self.secret_key is None else (self.secret_key,)
+        return tuple(one.get_secret_value() for one in (*current, *(self.former_secret_keys or ())))
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """Every secret among the settings, the passwords in addresses too: what no log may show."""
-        given = (self.secret_key, self.admin_token, self.graph_client_secret, self.sendgrid_api_key)
+        given = (self.admin_token, self.graph_client_secret, self.sendgrid_api_key)
         urls = (self.database_url, self.redis_url, self.attachments_url)
         passwords = [password for url in urls if url for password in _passwords(url)]
-        return tuple(one for one in (*(s.get_secret_value() for s in given if s), *passwords) if one)
+        return tuple(one for one in (*self.secret_keys, *(s.get_secret_value() for s in given if s), *passwords) if one)
 
 
 def load_settings(**overrides: Any) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from functools import cached_property
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -18,11 +19,13 @@ _VARIABLE = "RQMAIL_SECRET_KEY"
 class SecretBox:
     """Encrypts and decrypts short texts with a key derived from ``RQMAIL_SECRET_KEY``.
 
-    Without a key it cannot be used: each call raises :class:`~rqmail.errors.SettingsError`.
+    What was encrypted with one of the ``former`` keys is still read. Without a key it cannot be used: each call raises
+    :class:`~rqmail.errors.SettingsError`.
     """
 
-    def __init__(self, secret_key: str | None) -> None:
+    def __init__(self, secret_key: str | None, former: Sequence[str] = ()) -> None:
         self._secret_key = secret_key
+        self._former = tuple(former)
 
     def __repr__(self) -> str:
         return f"SecretBox({'***' if self._secret_key else 'no key'})"
@@ -52,9 +55,10 @@ class SecretBox:
         return text
 
     def _decrypt_former(self, token: str) -> str:
-        """Decrypt what was encrypted while the key's line end, byte order mark or quotes counted as part of it."""
+        """Decrypt what a former key encrypted, or this one while its line end, mark or quotes counted as part of it."""
         key = self._secret_key or ""
-        former = [key + end for end in ("\n", "\r\n", " ")] + [f"\ufeff{key}", f'"{key}"', f"'{key}'"]
+        former = [*self._former]
+        former += [key + end for end in ("\n", "\r\n", " ")] + [f"\ufeff{key}", f'"{key}"', f"'{key}'"]
         try:
             return MultiFernet([_fernet_of(one) for one in former]).decrypt(token.encode()).decode()
         except InvalidToken:

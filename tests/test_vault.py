@@ -67,3 +67,10 @@ def test_what_a_box_has_opened_is_taken_out_of_logs_from_then_on():
     box = SecretBox("a key that is long enough")
     box.decrypt(box.encrypt("planted-in-the-vault"))
     assert scrubbed("say planted-in-the-vault") == "say ***"
+
+
+def test_what_a_former_key_encrypted_is_still_read_and_what_is_new_has_the_present_one():
+    old = SecretBox("the former secret key").encrypt("hush")
+    box = SecretBox("the present secret key", ["an even older secret key", "the former secret key"])
+    assert box.decrypt(old) == "hush"
+    assert SecretBox("the present secret key").decrypt(box.encrypt("hush")) == "hush"

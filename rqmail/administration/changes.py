@@ -16,12 +16,14 @@ from rqmail.administration.mailboxes import Mailboxes, MailboxView
 from rqmail.administration.messages import BulkActionName, Decision, Filter, MessageView
 from rqmail.administration.tenants import Tenants, TenantView
 from rqmail.campaigns.suppression import SuppressionImport, SuppressionRow, Suppressions
+from rqmail.campaigns.unsubscribing import Unsubscribing, Unsubscription
 from rqmail.clock import Clock
 from rqmail.delivery.senders import Senders
 from rqmail.errors import NotFoundError
 from rqmail.insight.overview import Overview
 from rqmail.intake.importing import Imports
 from rqmail.models import counts
+from rqmail.models.base import transaction
 from rqmail.models.message import MessageStatus
 
 
@@ -49,6 +51,7 @@ class Changes:
     senders: Senders
     imports: Imports
     suppressions: Suppressions
+    unsubscribing: Unsubscribing
     clock: Clock
     who: str = "nobody"
 
@@ -230,6 +233,14 @@ class Changes:
         with self.audit.change(self.who, "suppression.remove", _suppressed(address, tenant)) as change:
             change.before = removed = self.suppressions.remove(address, tenant=tenant)
         return removed
+
+    def unsubscribe(self, found: Unsubscription) -> None:
+        """Let who a link is for get no mail from now on; what they did before is not written down again."""
+        subject = _suppressed(found.address, found.scope.removeprefix("tenant:") if ":" in found.scope else None)
+        with transaction():
+            if self.unsubscribing.unsubscribe(found):
+                with self.audit.change("recipient", "suppression.unsubscribe", subject) as change:
+                    change.after = found
 
     def import_suppressions(
         self, file: IO[bytes], name: str, *, tenant: str | None, reason: str, dry_run: bool

@@ -78,6 +78,11 @@ def content_options(function: _F) -> _F:
             "--unsubscribe-url", metavar="URL", help="List-Unsubscribe with one click (RFC 8058): an https address."
         ),
         click.option(
+            "--unsubscribe",
+            is_flag=True,
+            help="A link of its one recipient's own to unsubscribe by, and one click; needs RQMAIL_WEB_URL.",
+        ),
+        click.option(
             "--ignore-unsubscribed",
             is_flag=True,
             help="Send also to who unsubscribed: no news, but what they need. Never past a bounce or a complaint.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Protocol
@@ -122,7 +122,8 @@ class _Call:
 class MailProviderService:
     """Sends one message and writes what became of it; no exception leaves it but a lost database's.
 
-    ``lease`` is how long a message is left alone by recovery from when its send begins.
+    ``lease`` is how long a message is left alone by recovery from when its send begins; ``unsubscribe_headers`` answers
+    those by which a message's one recipient may unsubscribe.
     """
 
     def __init__(
@@ -134,10 +135,12 @@ class MailProviderService:
         *,
         max_attempts: int,
         contents: ContentStore | None = None,
+        unsubscribe_headers: Callable[[Message, str], dict[str, str]] = lambda _message, _address: {},
         lease: timedelta = timedelta(minutes=2),
     ) -> None:
         self._lease = lease
         self._contents = contents or ContentStore(clock)
+        self._unsubscribe_headers = unsubscribe_headers
         self._senders = senders
         self._limiter = limiter
         self._clock = clock
@@ -157,6 +160,9 @@ class MailProviderService:
             known = contents or contents_of([message.id]).get(message.id)
             known = without_suppressed(message, known, at)
             mail = composed(message, known, permit, self._contents)
+            if known is not None and known.extras.unsubscribe:
+                links = self._unsubscribe_headers(message, known.recipients[0].address)
+                mail = replace(mail, headers={**mail.headers, **links})
             if sender.limits is not None:
                 message.will_upload(upload_volume(mail))
         except NotFoundError as missing:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import parse_addresses
 from rqmail.intake.attachments import MAX_FILE_BYTES, MAX_FILES, Most, Reader
-from rqmail.intake.headers import checked_headers
+from rqmail.intake.headers import LIST_UNSUBSCRIBE, checked_headers
 from rqmail.intake.pictures import check_pictures
 from rqmail.mailers.base import as_base64
 from rqmail.mailers.graph.size import LARGEST_REQUEST
@@ -29,12 +29,14 @@ def checked_extras(
     unsubscribe_url: str | None,
     from_: str | None,
     ignore_unsubscribed: bool = False,
+    unsubscribe: bool = False,
 ) -> Extras:
     """Answer the fields that few messages have; raises ``InvalidInputError`` naming the one that is wrong."""
     truths = {
         "readReceipt": read_receipt,
         "deliveryReceipt": delivery_receipt,
         "ignoreUnsubscribed": ignore_unsubscribed,
+        "unsubscribe": unsubscribe,
     }
     for field, value in truths.items():
         if not isinstance(value, bool):
@@ -42,14 +44,18 @@ def checked_extras(
     senders = _persons("from", from_ or "")
     if len(senders) > 1:
         raise InvalidInputError("from", from_, "one address")
+    with_headers = checked_headers(headers, unsubscribe_url)
+    if unsubscribe and any(name.lower() == LIST_UNSUBSCRIBE.lower() for name, _ in with_headers):
+        raise InvalidInputError("unsubscribe", unsubscribe, "either this or an address or header of your own")
     return Extras(
         reply_to=_persons("replyTo", reply_to),
         importance=_importance(importance),
         read_receipt=read_receipt,
         delivery_receipt=delivery_receipt,
-        headers=checked_headers(headers, unsubscribe_url),
+        headers=with_headers,
         from_=senders[0] if senders else None,
         ignore_unsubscribed=ignore_unsubscribed,
+        unsubscribe=unsubscribe,
     )
 
 

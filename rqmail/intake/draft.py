@@ -55,6 +55,7 @@ class Draft:
     ``importance`` is how mail programs mark it, ``priority`` when it goes out. ``headers`` are names and values;
     ``unsubscribe_url`` makes those of one-click unsubscribing. ``from_`` is whom it is from, where not the mailbox.
     With ``ignore_unsubscribed`` it also goes to whoever unsubscribed: no news, but what somebody needs, as an invoice.
+    ``unsubscribe`` gives a mail to one recipient a link to unsubscribe by, and mail programs their one click.
     """
 
     sender: str
@@ -76,6 +77,7 @@ class Draft:
     unsubscribe_url: str | None = None
     from_: str | None = None
     ignore_unsubscribed: bool = False
+    unsubscribe: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Intake:
 
     ``nudge`` asks for a tick without waiting for the next poll, ``keep_ticks`` sees that there is a next poll; the
     message is safe before they are called. Attached files go to ``contents``; ``max_message_bytes`` bounds a message
-    of a mailbox that has no bound of its own.
+    of a mailbox that has no bound of its own; ``unsubscribing_needs`` says what is missing for links to unsubscribe.
     """
 
     def __init__(
@@ -111,9 +113,11 @@ class Intake:
         *,
         contents: ContentStore | None = None,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
+        unsubscribing_needs: Callable[[], str | None] = lambda: None,
         who: str | None = None,
     ) -> None:
         self._clock = clock
+        self._unsubscribing_needs = unsubscribing_needs
         self._nudge = nudge
         self._keep_ticks = keep_ticks
         self._contents = contents or ContentStore(clock)
@@ -156,7 +160,7 @@ class Intake:
 
     def checks(self) -> Checks:
         """Answer the checks that a request of this moment has to pass."""
-        return Checks(self._clock(), self._max_message_bytes)
+        return Checks(self._clock(), self._max_message_bytes, self._unsubscribing_needs)
 
     def largest_message_bytes(self) -> int:
         """Answer how many bytes a message may have as it is sent, whichever mailbox it is of."""
@@ -224,7 +228,12 @@ def check(
         unsubscribe_url=draft.unsubscribe_url,
         from_=draft.from_,
         ignore_unsubscribed=draft.ignore_unsubscribed,
+        unsubscribe=draft.unsubscribe,
     )
+    if draft.unsubscribe and len(recipients) > 1:
+        raise InvalidInputError(
+            "unsubscribe", f"{len(recipients)} recipients", "one recipient: the link is theirs alone"
+        )
     files = checked_files(
         draft.attachments, text=text, html=html, most_bytes=rules.max_message_bytes, reader=reader or Reader()
     )
@@ -248,9 +257,15 @@ def check(
 class Checks:
     """The checks of one request, whichever door it came through: each sender is looked up once, each file read once."""
 
-    def __init__(self, now: datetime, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+    def __init__(
+        self,
+        now: datetime,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        unsubscribing_needs: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._now = now
         self._max_message_bytes = max_message_bytes
+        self._unsubscribing_needs = unsubscribing_needs
         self._rules: dict[str, SenderRules] = {}
         self._reader = Reader()
         self._may_write: dict[str, bool | None] = {}
@@ -284,6 +299,8 @@ class Checks:
             return draft
         try:
             rules = self._rules.get(draft.sender) or self.require_sender(draft.sender)
+            if draft.unsubscribe and (needed := self._unsubscribing_needs()) is not None:
+                raise InvalidInputError("unsubscribe", draft.unsubscribe, needed)
             return check(draft, self._now, rules, self._reader, self._may_write_drafts)
         except InvalidInputError as wrong:
             return wrong

@@ -50,7 +50,7 @@ def checked_headers(headers: object, unsubscribe_url: str | None = None) -> tupl
         raise InvalidInputError("headers", type(headers).__name__, "a list of names and values")
     given = [_checked(one) for one in headers]
     if unsubscribe_url is not None:
-        given += [(LIST_UNSUBSCRIBE, f"<{_checked_url(unsubscribe_url)}>"), *_ONE_CLICK]
+        given += one_click_headers(_checked_url(unsubscribe_url))
     if len(given) > MAX_HEADERS:
         raise InvalidInputError("headers", len(given), f"at most {MAX_HEADERS} headers")
     seen: set[str] = set()
@@ -59,6 +59,11 @@ def checked_headers(headers: object, unsubscribe_url: str | None = None) -> tupl
             raise InvalidInputError("headers", name, "each header once")
         seen.add(name.lower())
     return tuple(given)
+
+
+def one_click_headers(url: str) -> tuple[tuple[str, str], ...]:
+    """Answer the headers that make one click unsubscribe at ``url`` (RFC 8058)."""
+    return ((LIST_UNSUBSCRIBE, f"<{url}>"), *_ONE_CLICK)
 
 
 def _checked(one: object) -> tuple[str, str]:

@@ -49,7 +49,8 @@ class Extras:
     """The fields of a message that few messages have; ``headers`` are names and values in order, each name once.
 
     ``from_`` is whom the mail is from where that is not the mailbox itself. With ``ignore_unsubscribed`` it also goes
-    to whoever unsubscribed: a mail that is no news, such as an invoice.
+    to whoever unsubscribed: a mail that is no news, such as an invoice. With ``unsubscribe`` it gets a link of its only
+    recipient's own to unsubscribe by, when it is sent.
     """
 
     reply_to: tuple[Person, ...] = ()
@@ -59,6 +60,7 @@ class Extras:
     headers: tuple[tuple[str, str], ...] = ()
     from_: Person | None = None
     ignore_unsubscribed: bool = False
+    unsubscribe: bool = False
 
     @property
     def unsubscribe_url(self) -> str | None:
@@ -77,6 +79,7 @@ class Extras:
             "headers": self.headers,
             "from": [] if self.from_ is None else [self.from_.address, self.from_.name],
             "ignoreUnsubscribed": self.ignore_unsubscribed,
+            "unsubscribe": self.unsubscribe,
         }
         given = {name: value for name, value in told.items() if value}
         return json.dumps(given, ensure_ascii=False, separators=(",", ":")) if given else None
@@ -99,6 +102,7 @@ def extras_of(column: str | None) -> Extras | None:
             headers=tuple((str(name), str(value)) for name, value in told.get("headers", ())),
             from_=Person(*told["from"]) if told.get("from") else None,
             ignore_unsubscribed=bool(told.get("ignoreUnsubscribed")),
+            unsubscribe=bool(told.get("unsubscribe")),
         )
     except (ValueError, TypeError, AttributeError):
         return None

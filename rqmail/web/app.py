@@ -7,7 +7,7 @@ from werkzeug.wrappers import Response
 
 from rqmail.administration.attempts import Attempts
 from rqmail.bootstrap import Application
-from rqmail.web import answers, auth, errors, health, metrics, sessions, unstorable
+from rqmail.web import answers, auth, errors, health, metrics, sessions, unstorable, unsubscribing
 from rqmail.web.api import register_api
 from rqmail.web.api.bodies import ApiRequest
 from rqmail.web.config import configure
@@ -37,6 +37,7 @@ def create_app(
     app.register_blueprint(health.blueprint)
     app.register_blueprint(metrics.blueprint)
     app.register_blueprint(sessions.blueprint)
+    app.register_blueprint(unsubscribing.blueprint)
     app.register_blueprint(pages, url_prefix="/ui")
     register_api(app)
     app.add_url_rule("/", "root", _to_the_pages)

@@ -28,6 +28,9 @@ _SCOPE = "rqmail_scope"
 #: Where it is written down that a view keeps to the mailboxes a token is bound to: on the view itself.
 _KEEPS_TO_MAILBOXES = "rqmail_keeps_to_mailboxes"
 
+#: Where a view says that it looks at no cookie and may be sent to from anywhere.
+_FROM_ANYWHERE = "rqmail_from_anywhere"
+
 #: A body at most from one whom nobody knows yet: a sign-in form.
 _MAX_UNKNOWN_BYTES = 16 * 1024
 
@@ -58,6 +61,12 @@ def open_to_all(view: _V) -> _V:
 def keeps_to_mailboxes(view: _V) -> _V:
     """Let a view run for tokens that are bound to mailboxes, too: it asks of every sender whether it is reached."""
     setattr(view, _KEEPS_TO_MAILBOXES, True)
+    return view
+
+
+def from_anywhere(view: _V) -> _V:
+    """Mark a view that other sites and programs may ask to change something: what it was sent is proof enough."""
+    setattr(view, _FROM_ANYWHERE, True)
     return view
 
 
@@ -148,13 +157,17 @@ def _from_session() -> Principal | None:
 
 def _refuse_foreign_requests() -> None:
     """Ask for proof that a change comes from our own pages wherever a cookie may have let it in."""
-    if request.method in _SAFE or request.endpoint is None:
+    if request.method in _SAFE or request.endpoint is None or _may_come_from_anywhere(request.endpoint):
         return
     origin = request.headers.get("Origin") or request.headers.get("Referer")
     if origin is not None and not _is_ours(origin):
         raise ForbiddenError(None)
     if not g.by_token and (principal() is not None or not for_programs()):
         _csrf.protect()
+
+
+def _may_come_from_anywhere(endpoint: str) -> bool:
+    return getattr(current_app.view_functions[endpoint], _FROM_ANYWHERE, False)
 
 
 def _is_ours(origin: str) -> bool:

@@ -94,6 +94,10 @@ class NewMail(ApiModel):
         bool,
         Field(strict=True, description="Also to who unsubscribed: what they need, as an invoice; never past a bounce"),
     ] = False
+    unsubscribe: Annotated[
+        bool,
+        Field(strict=True, description="A link for its one recipient to unsubscribe by, and one click (RFC 8058)"),
+    ] = False
     from_: Annotated[
         Line | None, Field(alias="from", description="Whom it is from, if not the mailbox; Exchange must allow it")
     ] = None
@@ -169,6 +173,7 @@ def draft_of(mail: NewMail, sender: str, parts: Iterable[tuple[str, FileStorage]
         unsubscribe_url=mail.unsubscribe_url,
         from_=mail.from_,
         ignore_unsubscribed=mail.ignore_unsubscribed,
+        unsubscribe=mail.unsubscribe,
     )
 
 

@@ -214,6 +214,7 @@ class Application:
             own_app=own_app,
             pacing=self.settings.pacing,
             sendgrid_in_flight=self.settings.sendgrid_in_flight,
+            clock=self.clock,
         )
 
     @_Part

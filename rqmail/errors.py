@@ -174,6 +174,10 @@ class MailboxUnavailableError(MailError):
     pause_cause: PauseCause | None = "unavailable"
 
 
+class NoNamedPropertyError(MailboxUnavailableError):
+    """The mailbox can create no more named properties: nothing was sent, and the mail goes without ours."""
+
+
 class MailboxNotWritableError(MailboxUnavailableError):
     """The mail needs a draft and we may make none in this mailbox: this mail waits, smaller ones of the mailbox go."""
 

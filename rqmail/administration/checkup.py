@@ -18,10 +18,12 @@ from rqmail.insight.checked import CheckView, last_checks
 from rqmail.insight.explaining import stopped
 from rqmail.insight.readiness import machinery_of
 from rqmail.insight.standing import Sentence
+from rqmail.models.mailbox import unmarked_mailboxes
 from rqmail.models.migrate import pending
 from rqmail.queue_state import MAIL, MAIL_HIGH, QueueState
 from rqmail.queues import JOB_CLASS
 from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.limits import mailbox_key
 from rqmail.settings import Settings
 
 Level = Literal["ok", "warning", "error"]
@@ -115,7 +117,8 @@ class Checkup:
         last = last_checks()
         known = {name: last[name] for name in names if name in last}
         since = min((check.checked_on for check in known.values()), default=None)
-        return SendersFound([_about(name, check) for name, check in known.items()], len(names) - len(known), since)
+        found = [one for name, check in known.items() for one in _about(name, check)]
+        return SendersFound([*found, *self._unmarked()], len(names) - len(known), since)
 
     def ask(self, within: float) -> Asked:
         """Ask the providers about senders for so many seconds, first about those not asked for longest."""
@@ -209,7 +212,20 @@ class Checkup:
             yield Finding("graph token", "ok", Sentence("token-granted", "granted"))
             names = self._named_mailboxes() + names
         for name, check in self._checks.check_all(names).items():
-            yield _about(name, check)
+            yield from _about(name, check)
+        yield from self._unmarked()
+
+    def _unmarked(self) -> Iterator[Finding]:
+        """Tell which mailboxes take no property of ours."""
+        unmarked = unmarked_mailboxes(self._clock())
+        for mailbox in self._mailboxes.all() if unmarked else ():
+            if mailbox_key(mailbox.address) in unmarked:
+                text = "Exchange lets it create no more named properties: its mail goes without ours, and a lost answer"
+                text += " is looked up by header and Message-ID"
+                advice = "move the mailbox to make room for names; it is tried again after a week"
+                yield Finding(
+                    f"mailbox {mailbox.key}", "warning", Sentence("no-names", text), Sentence("make-names", advice)
+                )
 
     def _named_mailboxes(self) -> list[str]:
         return [f"mailbox:{mailbox.key}" for mailbox in self._mailboxes.all()]
@@ -236,7 +252,16 @@ def _made(name: str, advice: Sentence, check: Callable[[], Iterator[Finding]]) -
         return [Finding(name, "error", _said(text), advice)]
 
 
-def _about(sender: str, check: CheckView) -> Finding:
+def _about(sender: str, check: CheckView) -> Iterator[Finding]:
+    """Say how a sender stands, and beside that what its large mails lack."""
+    yield _standing(sender, check)
+    if check.may_write is False and check.level != "error":
+        text = Sentence("may-not-write", "Mail.ReadWrite is missing for mails over 4 MB: these wait")
+        advice = "grant Mail.ReadWrite to the app, restricted to its mailboxes, if that is wanted"
+        yield Finding(sender.replace(":", " ", 1), "warning", text, Sentence("grant-write", advice))
+
+
+def _standing(sender: str, check: CheckView) -> Finding:
     kind, _, key = sender.partition(":")
     name, command = f"{kind} {key}", f"rqmail {kind} set KEY"
     correct = Sentence("correct-sender", f"correct it: `{command}`", command=command)

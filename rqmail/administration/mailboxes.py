@@ -23,7 +23,7 @@ from rqmail.clock import Clock
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.addresses import check_address
 from rqmail.models.base import pooled_connection, transaction
-from rqmail.models.mailbox import SenderCheck, SentItems, SystemMailbox
+from rqmail.models.mailbox import SenderCheck, SentItems, SystemMailbox, unmarked_mailboxes
 from rqmail.models.pruning import SentPruning
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import mailbox_key, own_limit
@@ -89,6 +89,10 @@ class Mailboxes:
     def get(self, key: str) -> MailboxView:
         """Answer one system mailbox."""
         return self._view(_row(key))
+
+    def takes_no_property(self, key: str) -> datetime | None:
+        """Answer since when the mailbox can create no more named properties, if so; its mail goes without ours."""
+        return unmarked_mailboxes(self._clock()).get(mailbox_key(self.get(key).address))
 
     def pruning(self, key: str) -> PruningView | None:
         """Answer how far a mailbox's Sent Items are pruned; ``None`` before the first pass."""

@@ -6,6 +6,7 @@ from functools import partial
 
 from rqmail.content_store import ContentStore
 from rqmail.mailers.base import Address, Mail, MailFile, Permit
+from rqmail.mailers.graph.message import internet_message_id
 from rqmail.models.contents import Contents
 from rqmail.models.ledger import attempt_name
 from rqmail.models.message import Message, RecipientKind
@@ -52,6 +53,9 @@ def composed(message: Message, contents: Contents | None, permit: Permit, store:
         delivery_receipt=extras.delivery_receipt,
         from_=None if extras.from_ is None else Address(extras.from_.address, extras.from_.name),
         copied=message.copied is not False,
+        internet_message_id=None
+        if message.marked is not False
+        else internet_message_id(message.id, message.mailbox_key or ""),
         permit=permit,
         attempt=attempt_name(message.id, message.claim),
         tried_before=message.tried_before,

@@ -28,6 +28,7 @@ from rqmail.errors import (
     MailRejectedError,
     MailThrottledError,
     MailTransientError,
+    NoNamedPropertyError,
     NotFoundError,
 )
 from rqmail.logs import event_log
@@ -181,7 +182,10 @@ class MailProviderService:
         try:
             receipt = self._mailer(sender).send(mail)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the message needs an outcome
-            return self._ended_badly(_Call(message, sender, at, monotonic() - began, permit.taken), problem)
+            call = _Call(message, sender, at, monotonic() - began, permit.taken)
+            if isinstance(problem, NoNamedPropertyError):
+                return self._without_names(call, problem, has_headers=bool(mail.headers))
+            return self._ended_badly(call, problem)
         return self._accepted(_Call(message, sender, at, monotonic() - began, permit.taken), receipt)
 
     def _check_claim(self, message: Message) -> None:
@@ -297,6 +301,18 @@ class MailProviderService:
             forMs=pause_ms,
         )
         return self._deferred(call, pause_ms, waiting_for=why, paused=True, error=error)
+
+    def _without_names(self, call: _Call, error: NoNamedPropertyError, *, has_headers: bool) -> Ending:
+        """The mailbox takes no property of ours: that is remembered, and the mail goes without at its next turn."""
+        if call.sender.marked:
+            retry_while_away(lambda: self._senders.go_unmarked(call.sender))
+            log.warning("mail.mailbox.noNamedProperties", mailboxKey=call.sender.budget_key)
+            return self._put_back(call.message)
+        if not has_headers:
+            return self._unavailable(call, error, UNAVAILABLE_PAUSE, "mailbox-unavailable")
+        # It is this mail's own headers that there are no more names for.
+        text = f"{error}. A header that the mailbox has not had before cannot be given to its mail any more"
+        return self._rejected(call, MailRejectedError(text, status=error.status, code=error.code))
 
     def _not_sent(self, call: _Call, error: MailTransientError) -> Ending:
         """Certainly not sent, and likely to work soon: a counted attempt, then growing patience."""

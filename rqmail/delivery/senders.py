@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from rqmail.clock import monotonic
+from rqmail.clock import Clock, monotonic, utc_now
 from rqmail.errors import NotFoundError
 from rqmail.mailers.base import Checked, Mailer
 from rqmail.mailers.checking import SenderChecker
@@ -15,7 +15,14 @@ from rqmail.mailers.factory import MailerFactory
 from rqmail.mailers.graph.copies import SentCopies
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.models.base import pooled_connection
-from rqmail.models.mailbox import Provider, SentItems, SystemMailbox, TenantMailSetting
+from rqmail.models.mailbox import (
+    Provider,
+    SentItems,
+    SystemMailbox,
+    TenantMailSetting,
+    takes_no_property,
+    unmarked_mailboxes,
+)
 from rqmail.models.message import Route
 from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
 from rqmail.ratelimit.pacing import Pacing
@@ -60,6 +67,8 @@ class Sender:
     pacing: Pacing = "burst"
     #: Whether a copy of each mail is kept in Sent Items.
     copied: bool = True
+    #: Whether the mailbox takes the property by which a mail is found again.
+    marked: bool = True
     #: How many of its mails one job has under way at once, where ``limits`` do not say.
     in_flight_without_limits: int = 32
     #: What a mail of this sender goes through now.
@@ -67,7 +76,7 @@ class Sender:
 
     def __post_init__(self) -> None:
         """Say once what its mails go through: it is asked for several times a mail."""
-        route = Route(self.provider, self.budget_key, self.entra_tenant, self.app_id, self.copied)
+        route = Route(self.provider, self.budget_key, self.entra_tenant, self.app_id, self.copied, self.marked)
         object.__setattr__(self, "route", route)
 
     @property
@@ -96,8 +105,10 @@ class Senders:
         own_app: tuple[str | None, str | None] = (None, None),
         pacing: Pacing = "even",
         sendgrid_in_flight: int = 32,
+        clock: Clock = utc_now,
         monotonic: Callable[[], float] = monotonic,
     ) -> None:
+        self._clock = clock
         self._factory = factory
         self._box = box
         self._defaults = defaults
@@ -129,6 +140,11 @@ class Senders:
         """Read the tables anew at the next question: something in them was changed in this process."""
         with self._lock:
             self._read_at = float("-inf")
+
+    def go_unmarked(self, sender: Sender) -> None:
+        """Remember that the sender's mailbox takes no property of ours: its next mails go without."""
+        takes_no_property(sender.budget_key, self._clock())
+        self.forget()
 
     def mailer(self, sender: Sender) -> Mailer:
         """Answer the mailer of a sender, wrapped by the limiter where it sends through Microsoft Graph."""
@@ -173,12 +189,12 @@ class Senders:
             sendgrid_from=None,
         )
         if _is_app(self._own_app_id, route.app_id):
-            return self._factory.get_graph_mailbox(access)
+            return self._factory.get_graph_mailbox(access, marked=route.marked)
         for tenant in (sender.row for sender in self.all().values()):
             if isinstance(tenant, TenantMailSetting) and _is_app(tenant.graph_client_id, route.app_id):
                 secret = self._open(tenant.graph_client_secret_encrypted)
                 return self._factory.get_graph_mailbox(
-                    replace(access, graph_client_id=route.app_id, graph_client_secret=secret)
+                    replace(access, graph_client_id=route.app_id, graph_client_secret=secret), marked=route.marked
                 )
         return None
 
@@ -190,6 +206,7 @@ class Senders:
         with pooled_connection():
             mailboxes = list(SystemMailbox.select())
             tenants = list(TenantMailSetting.select())
+            unmarked = unmarked_mailboxes(self._clock())
         graph = Provider.MICROSOFT_GRAPH.value
         known = {DEFAULT_SENDER: self._without_limits(DEFAULT_SENDER, DEFAULT_SENDER, None)}
         own = (self._own_tenant, self._own_app_id)
@@ -208,13 +225,16 @@ class Senders:
                 *own,
                 pacing=pacing,
                 copied=mailbox.sent_items != SentItems.NONE.value,
+                marked=budget_key_of(mailbox) not in unmarked,
             )
         for tenant in tenants:
             name = TENANT_PREFIX + tenant.key
             if tenant.provider == Provider.MICROSOFT_GRAPH.value:
                 app = (tenant.graph_tenant_id or self._own_tenant, tenant.graph_client_id or self._own_app_id)
                 key = budget_key_of(tenant)
-                known[name] = Sender(name, key, self._defaults, tenant, graph, *app, pacing=self._pacing)
+                known[name] = Sender(
+                    name, key, self._defaults, tenant, graph, *app, pacing=self._pacing, marked=key not in unmarked
+                )
             else:
                 known[name] = self._without_limits(name, budget_key_of(tenant), tenant)
         return known

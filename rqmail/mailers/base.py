@@ -82,9 +82,10 @@ class Mail:
 
     ``text`` and ``html`` are the bodies, ``None`` where there is none; ``headers`` are extra headers by name, of which
     intake has let through what may be set; ``from_`` is whom the mail is from, where not the mailbox itself;
-    ``copied`` is whether the provider is to keep a copy in Sent Items; ``permit`` is to be taken before the request is
-    written, where somebody must know that moment; ``attempt`` names this attempt at it, and ``tried_before`` says that
-    it is not the first.
+    ``copied`` is whether the provider is to keep a copy in Sent Items; ``internet_message_id`` is the Message-ID by
+    which it is found in a mailbox that takes no property of ours, ``None`` in all others; ``permit`` is to be taken
+    before the request is written, where somebody must know that moment; ``attempt`` names this attempt at it, and
+    ``tried_before`` says that it is not the first.
     """
 
     id: str
@@ -102,6 +103,7 @@ class Mail:
     delivery_receipt: bool = False
     from_: Address | None = None
     copied: bool = True
+    internet_message_id: str | None = None
     permit: Permit | None = field(default=None, compare=False, repr=False)
     attempt: str | None = field(default=None, compare=False)
     tried_before: bool = field(default=False, compare=False)

@@ -102,13 +102,16 @@ class MailerFactory:
         """Answer the app a tenant sends with through Graph, or system mailboxes do; else what is missing for it."""
         return self._own_app() if config is None else self._app_of(read_tenant(config))
 
-    def get_graph_mailbox(self, config: TenantMailConfig) -> GraphMailbox | None:
-        """Answer the read side of the mailbox that ``config`` describes; ``None`` where it cannot be reached so."""
+    def get_graph_mailbox(self, config: TenantMailConfig, *, marked: bool = True) -> GraphMailbox | None:
+        """Answer the read side of the mailbox that ``config`` describes; ``None`` where it cannot be reached so.
+
+        ``marked`` is whether what is looked for there carries our property.
+        """
         tenant = read_tenant(config)
         app = self._app_of(tenant)
         if tenant.provider != "microsoft-graph" or not tenant.address or isinstance(app, UnconfiguredMailer):
             return None
-        return self._graph_mailbox(app, tenant.address)
+        return self._graph_mailbox(app, tenant.address, marked=marked)
 
     def get_sent_copies(self, mailbox: SystemMailboxConfig) -> SentCopies | None:
         """Answer our copies in a system mailbox's Sent Items; ``None`` where the app is not configured."""
@@ -204,8 +207,9 @@ class MailerFactory:
         mailer = MicrosoftGraphMailer(self._graph_http(app), self._settings.graph_base_url, address, clock=self._clock)
         return self._within_budget(mailer, address, limits)
 
-    def _graph_mailbox(self, app: EntraApp, address: str) -> GraphMailbox:
-        return GraphMailbox(self._graph_http(app), self._settings.graph_base_url, address, clock=self._clock)
+    def _graph_mailbox(self, app: EntraApp, address: str, *, marked: bool) -> GraphMailbox:
+        base_url = self._settings.graph_base_url
+        return GraphMailbox(self._graph_http(app), base_url, address, clock=self._clock, marked=marked)
 
     def _graph_http(self, app: EntraApp) -> GraphHttp:
         fingerprint = _hash(app.authority, app.tenant_id, app.client_id, app.client_secret, app.certificate)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 import peewee
 
 from rqmail.models.base import BaseModel, UtcDateTimeField, pooled_connection
+
+#: After so long a mailbox that took no property of ours is tried with it again: an administrator may have made room.
+UNMARKED_FOR = timedelta(days=7)
 
 
 class Provider(StrEnum):
@@ -85,6 +89,33 @@ class SenderCheck(BaseModel):
     problem = peewee.TextField(null=True)
     #: ``answered``, ``not-known``, ``away`` or ``unconfigured``.
     outcome: Any = peewee.CharField(max_length=12)
+
+
+class UnmarkedMailbox(BaseModel):
+    """A mailbox, by the limiter's key, that can create no more named properties: its mail carries none of ours."""
+
+    mailbox_key = peewee.CharField(max_length=320, primary_key=True)
+    since = UtcDateTimeField()
+
+    class Meta:
+        """Name the table in full."""
+
+        table_name = "unmarked_mailbox"
+
+
+def unmarked_mailboxes(now: datetime) -> dict[str, datetime]:
+    """Answer which mailboxes take no property of ours, and since when; after a week it is tried again."""
+    with pooled_connection():
+        rows = UnmarkedMailbox.select().where(UnmarkedMailbox.since > now - UNMARKED_FOR)
+        return {row.mailbox_key: row.since for row in rows}
+
+
+def takes_no_property(mailbox_key: str, now: datetime) -> None:
+    """Remember that a mailbox takes no property of ours."""
+    with pooled_connection():
+        UnmarkedMailbox.insert(mailbox_key=mailbox_key, since=now).on_conflict(
+            conflict_target=[UnmarkedMailbox.mailbox_key], preserve=[UnmarkedMailbox.since]
+        ).execute()
 
 
 def largest_message_bytes() -> int:

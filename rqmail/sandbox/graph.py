@@ -12,7 +12,15 @@ from rqmail.sandbox.answers import GraphRefusal, empty_answer, graph_time, json_
 from rqmail.sandbox.calls import Call, CallRunner
 from rqmail.sandbox.mailbox import FOLDERS, StoredMessage
 from rqmail.sandbox.mime import message_from_mime
-from rqmail.sandbox.outgoing import accept, check_header_count, check_headers, check_outgoing, sent_copy, visible_from
+from rqmail.sandbox.outgoing import (
+    accept,
+    check_header_count,
+    check_headers,
+    check_names,
+    check_outgoing,
+    sent_copy,
+    visible_from,
+)
 from rqmail.sandbox.queries import MessageQuery, message_view
 from rqmail.sandbox.schema import read_typed
 from rqmail.sandbox.state import SandboxState
@@ -78,6 +86,7 @@ class GraphMail:
         message, keep = (message_from_mime(call.body), True) if call.is_mime else _read_send(call.json())
         if not call.is_mime:
             check_header_count(message)
+        check_names(message, self._state)
         check_outgoing(message, call.mailbox)
         accept(self._state, call.mailbox, message, "mime" if call.is_mime else "json", call.ids)
         if keep:
@@ -108,6 +117,7 @@ class GraphMail:
         if not call.is_mime:
             check_header_count(message)
         check_headers(message)
+        check_names(message, self._state)
         now = graph_time(self._state.now())
         message |= {"isDraft": True, "createdDateTime": now, "lastModifiedDateTime": now}
         message.setdefault("internetMessageId", f"<{call.ids.request_id}@sandbox.rqmail.invalid>")
@@ -126,6 +136,7 @@ class GraphMail:
         changes = read_typed("message", call.json())
         check_header_count(changes)
         check_headers(changes)
+        check_names(changes, self._state)
         if not stored.properties.get("isDraft") and set(changes) - {"isRead", "categories", "flag"}:
             raise GraphRefusal(400, "ErrorInvalidPropertySet", "Only a draft can be changed this way.")
         read_only = ("id", "isDraft", "createdDateTime", "lastModifiedDateTime", "attachments", "parentFolderId")

@@ -12,7 +12,7 @@ class SandboxLimits:
     ``in_flight`` calls at a time, ``requests_per_ten_minutes`` and ``upload_bytes_per_five_minutes`` answer 429. Above
     ``recipients_per_day`` (rolling 24 h) or ``recipients_per_message`` a mail is taken with 202 and never delivered;
     ``refuse_over_day`` answers 429 instead. ``messages_per_minute`` refuses nothing: mail above it is counted as
-    carried over to a later minute.
+    carried over to a later minute. ``refuse_named_properties`` is a mailbox that can create no more of them.
     """
 
     in_flight: int = 4
@@ -23,4 +23,5 @@ class SandboxLimits:
     upload_bytes_per_five_minutes: int = 150_000_000
     request_bytes: int = 4 * 1024 * 1024
     refuse_over_day: bool = False
+    refuse_named_properties: bool = False
     retry_after_seconds: int = 5

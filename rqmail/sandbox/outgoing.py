@@ -44,6 +44,13 @@ def check_header_count(message: dict[str, Any]) -> None:
         )
 
 
+def check_names(message: dict[str, Any], state: SandboxState) -> None:
+    """Refuse properties by a name where the mailbox has no more names; the headers it knows stay."""
+    properties = message.get("singleValueExtendedProperties", [])
+    if state.limits.refuse_named_properties and any(" name " in str(one.get("id", "")).lower() for one in properties):
+        raise GraphRefusal(507, "ErrorQuotaExceeded", "Cannot get ID from name.")
+
+
 def check_outgoing(message: dict[str, Any], mailbox: Mailbox) -> None:
     """Refuse a mail without recipients, with an address that is none, or from another mailbox's address."""
     check_headers(message)

@@ -20,6 +20,7 @@ _FILTERABLE = re.compile(
 )
 #: Shown only when selected.
 _HIDDEN = ("internetMessageHeaders", "singleValueExtendedProperties", "multiValueExtendedProperties", "uniqueBody")
+_INTERNET_HEADERS = "String {00020386-0000-0000-C000-000000000046}"
 _DEFAULTS: Mapping[str, Any] = {
     "categories": [],
     "subject": "",
@@ -65,7 +66,7 @@ class MessageQuery:
         found: Iterable[StoredMessage] = mailbox.messages(folder, now)
         if self.filter is not None:
             matches = self.filter.matches
-            found = (stored for stored in found if matches(stored.properties))
+            found = (stored for stored in found if matches(_with_headers(stored.properties)))
         listed = list(found)
         if self.order:
             for path, descending in reversed(self.order):
@@ -116,6 +117,16 @@ def message_view(stored: StoredMessage, mailbox: Mailbox, query: MessageQuery, *
         if shown or name == "attachments":
             view[name] = shown
     return view
+
+
+def _with_headers(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Answer a message as it is searched: each of its custom headers is a property of that name too."""
+    headers = [
+        {"id": f"{_INTERNET_HEADERS} Name {one['name']}", "value": one.get("value", "")}
+        for one in properties.get("internetMessageHeaders", [])
+    ]
+    named = "singleValueExtendedProperties"
+    return {**properties, named: [*properties.get(named, []), *headers]} if headers else properties
 
 
 def _expand(text: str) -> dict[str, Filter | None]:

@@ -43,7 +43,8 @@ class TokenStore:
         self.issued += 1
         self._expiry = {token: expiry for token, expiry in self._expiry.items() if expiry > now - 3600}
         expires = now + directory.token_lifetime_seconds
-        granted = (("Mail.Send", directory.may_send), ("Mail.ReadWrite", directory.may_read_mail))
+        reads = "Mail.ReadWrite" if directory.may_write_mail else "Mail.Read"
+        granted = (("Mail.Send", directory.may_send), (reads, directory.may_read_mail))
         token = jwt.encode(
             {
                 "aud": GRAPH_RESOURCES[0],

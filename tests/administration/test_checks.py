@@ -11,7 +11,10 @@ import pytest
 
 from rqmail import bootstrap
 from rqmail.insight.checked import last_check, last_checks
+from rqmail.intake.attachments import Attachment
+from rqmail.intake.draft import Draft
 from rqmail.models.base import db
+from rqmail.models.mailbox import takes_no_property
 from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID, SandboxDirectory
 from rqmail.sandbox.server import Sandbox
 from rqmail.settings import Settings
@@ -185,3 +188,33 @@ def test_a_secret_that_our_key_does_not_open_is_told_of_its_tenant_and_keeps_no_
     checks = other.checks.check_all(["tenant:beta", "mailbox:news"])
     assert {name: check.level for name, check in checks.items()} == {"tenant:beta": "error", "mailbox:news": "ok"}
     assert "RQMAIL_SECRET_KEY" in checks["tenant:beta"].problem
+
+
+def test_whether_large_mails_may_leave_is_asked_of_each_mailbox_and_told_by_doctor_and_at_intake(make):
+    with Sandbox(directory=SandboxDirectory(may_write_mail=False)) as sandbox:
+        application = make(**graph_of(sandbox))
+        application.mailboxes.add("news", "news@x.nl")
+        check = application.checks.check("mailbox:news")
+        assert (check.level, check.may_read, check.may_write) == ("ok", True, False)
+        findings = [str(one.text) for one in application.checkup.senders().findings]
+        assert "Mail.ReadWrite is missing for mails over 4 MB: these wait" in findings
+    large, small = (
+        Draft("mailbox:news", "Hallo", "a@x.nl", text="dag", attachments=[Attachment("a.bin", bytes(size))])
+        for size in (4 * 1024 * 1024, 1024)
+    )
+    checks = application.intake.checks()
+    assert [one.code.value for one in checks.check(large).notices] == ["lacks-read-write"]
+    assert checks.check(small).notices == ()
+
+
+def test_a_mailbox_that_takes_no_property_is_told_by_doctor_for_a_week(make, clock):
+    application = make()
+    application.mailboxes.add("news", "News@x.nl")
+    takes_no_property("news@x.nl", application.clock())
+    assert application.senders.find("mailbox:news").marked is False
+    assert application.mailboxes.takes_no_property("news") == application.clock()
+    assert "no-names" in [one.text.code for one in application.checkup.senders().findings]
+    takes_no_property("news@x.nl", application.clock() - timedelta(days=8))
+    application.senders.forget()
+    assert application.senders.find("mailbox:news").marked is True
+    assert application.mailboxes.takes_no_property("news") is None

@@ -23,6 +23,7 @@ from rqmail.errors import (
     MailRejectedError,
     MailThrottledError,
     MailTransientError,
+    NoNamedPropertyError,
     NotFoundError,
     SettingsError,
 )
@@ -54,11 +55,16 @@ class Outside:
     known: bool = True
     begun: bool = True
     sent: list[Mail] = field(default_factory=list)
+    marked: bool = True
+    unmarked: list[str] = field(default_factory=list)
 
     def find(self, name: str) -> Sender:
         if not self.known:
             raise NotFoundError("mailbox", "news")
-        return Sender(name, KEY, LIMITS, None)
+        return Sender(name, KEY, LIMITS, None, marked=self.marked)
+
+    def go_unmarked(self, sender: Sender) -> None:
+        self.unmarked.append(sender.budget_key)
 
     def mailer(self, sender: Sender) -> RateLimitedGraphMailer:
         return RateLimitedGraphMailer(self, self.limiter, KEY, LIMITS, busy_wait_seconds=0)
@@ -692,3 +698,41 @@ def test_a_message_whose_recipients_are_all_suppressed_meanwhile_ends_without_a_
     assert after.last_error.startswith(
         "Nothing was sent: every recipient is suppressed: reader0@example.org (hard-bounce"
     )
+
+
+# --- a mailbox that can create no more named properties ---------------------------------------------------------------
+
+
+NO_NAMES = NoNamedPropertyError("no more names", status=507, code="ErrorQuotaExceeded")
+
+
+def test_a_mailbox_that_takes_no_property_is_remembered_and_the_mail_waits_for_its_next_turn(
+    database, service, outside, limiter
+):
+    outside.raises = NO_NAMES
+    message = message_in(S.SENDING)
+    assert service.send(message) is Ending.PUT_BACK
+    assert outside.unmarked == [KEY]
+    assert (reloaded(message).status, reloaded(message).attempts, used(limiter)) == (S.SCHEDULED, 0, 0)
+    assert paused(limiter) is None
+
+
+def test_a_mail_to_a_mailbox_that_takes_no_property_is_found_by_its_message_id(database, service, outside):
+    outside.marked = False
+    message = message_in(S.SENDING, marked=False)
+    service.send(message)
+    assert [mail.internet_message_id for mail in outside.sent] == [f"<{message.id}@contoso.example>"]
+    assert reloaded(message).route.marked is False
+
+
+@pytest.mark.parametrize("headers", [True, False])
+def test_a_name_that_is_lacking_for_a_mails_own_header_is_that_mails_fault_alone(
+    database, service, outside, limiter, headers
+):
+    outside.marked, outside.raises = False, NO_NAMES
+    message = message_in(S.SENDING, marked=False)
+    if headers:
+        MessageContent.update(extras='{"headers": [["X-Order", "7"]]}').execute()
+    service.send(message)
+    assert reloaded(message).status == (S.ERROR if headers else S.SCHEDULED)
+    assert (paused(limiter) is None) is headers

@@ -13,6 +13,9 @@ from rqmail.mailers.base import Checked, wire_address
 from rqmail.mailers.graph.errors import read_problem
 from rqmail.mailers.http.transport import Answer, Transport
 
+#: No message has this id: whoever may not change messages is told that, and others that there is none.
+_NO_MESSAGE = "AAMkAGrqmail-check"
+
 _UNKNOWN_MAILBOX = frozenset(
     {"errorinvaliduser", "resourcenotfound", "request_resourcenotfound", "mailboxnotenabledforrestapi"}
 )
@@ -22,15 +25,20 @@ def check_mailbox(transport: Transport, base_url: str, token: str, address: str)
     """Look into the mailbox's Sent Items, and read from the token what else the app may do.
 
     A permission that the token names holds; one that it does not name may still be granted in Exchange (RBAC for
-    Applications), so that is left open rather than denied. What a server does not know how to answer is left open too.
+    Applications), so that is left open rather than denied. Whether drafts may be changed is asked by removing one that
+    does not exist. What a server does not know how to answer is left open too.
     """
     roles = roles_of(token)
     sends = True if "mail.send" in roles else None
     writes = True if "mail.readwrite" in roles else None
-    url = f"{base_url}/users/{quote(wire_address(address.strip()), safe='@')}/mailFolders/sentitems/messages"
+    user_url = f"{base_url}/users/{quote(wire_address(address.strip()), safe='@')}"
+    url = f"{user_url}/mailFolders/sentitems/messages"
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
     try:
         answer = transport.request("GET", f"{url}?$top=1&$select=id", headers)
+        if writes is None and answer.status == 200:
+            removal = transport.request("DELETE", f"{user_url}/messages/{_NO_MESSAGE}", headers)
+            writes = {400: True, 403: False, 404: True}.get(removal.status)
     except (RequestException, HTTPError, OSError, ValueError) as error:
         problem = f"Microsoft Graph cannot be reached ({type(error).__name__}); check the network or proxy"
         return Checked(may_send=sends, may_write=writes, problem=problem, outcome="away")

@@ -18,6 +18,7 @@ from rqmail.errors import (
     MailRejectedError,
     MailThrottledError,
     MailTransientError,
+    NoNamedPropertyError,
     PauseCause,
 )
 from rqmail.logs import event_log
@@ -166,9 +167,8 @@ def error_for_answer(status: int, headers: Mapping[str, str], body: bytes, now: 
             request_id=request_id,
             client_request_id=client_request_id,
         )
-    error = _CLASSES[meaning](
-        text, status=status, code=problem.code, request_id=request_id, client_request_id=client_request_id
-    )
+    kind = NoNamedPropertyError if _lacks_names(problem) else _CLASSES[meaning]
+    error = kind(text, status=status, code=problem.code, request_id=request_id, client_request_id=client_request_id)
     if meaning is _Meaning.UNAVAILABLE:
         error.pause_cause = _cause(status, problem)
     return error
@@ -238,6 +238,11 @@ def _by_code(code: str | None) -> _Meaning | None:
     return next((meaning for prefix, meaning in _BY_CODE_PREFIX.items() if lowered.startswith(prefix)), None)
 
 
+def _lacks_names(problem: GraphProblem) -> bool:
+    """Say whether it is not room that the mailbox lacks, but names for properties."""
+    return _own_code(problem) == "errorquotaexceeded" and "cannot get id from name" in problem.message.lower()
+
+
 def _own_code(problem: GraphProblem) -> str:
     return ((problem.code if _by_code(problem.code) else problem.inner_code) or "").lower()
 
@@ -245,6 +250,8 @@ def _own_code(problem: GraphProblem) -> str:
 def _cause(status: int, problem: GraphProblem) -> PauseCause:
     """Say what a mailbox that cannot send is paused for."""
     code = _own_code(problem)
+    if _lacks_names(problem):
+        return "unavailable"
     if _BLOCKED_AS_SPAMMER.search(problem.message) or code.startswith("erroraccountsuspend"):
         return "blocked"
     if "raop" in problem.message.lower():
@@ -264,6 +271,8 @@ def _words(status: int, meaning: _Meaning, problem: GraphProblem) -> str:
         words = "A redirect came instead of Microsoft Graph's answer; check RQMAIL_GRAPH_BASE_URL and the proxy"
     elif status == 413:
         words = "The mail is larger than one request to Microsoft Graph may be (4 MB)"
+    elif _lacks_names(problem):
+        words = "The mailbox can create no more named properties (Exchange's quota of them is used up)"
     elif status == 507:
         words = _WORDS_BY_CODE["errorquotaexceeded"]
     else:

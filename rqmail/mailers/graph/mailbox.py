@@ -13,7 +13,7 @@ from rqmail.errors import MailAuthError, MailboxNotReadableError, MailboxNotWrit
 from rqmail.mailers.base import wire_address
 from rqmail.mailers.graph.errors import error_for_answer, read_problem
 from rqmail.mailers.graph.http import GraphHttp
-from rqmail.mailers.graph.message import ID_PROPERTY, UPLOAD_PROPERTY
+from rqmail.mailers.graph.message import ID_HEADER, ID_PROPERTY, INTERNET_HEADERS, UPLOAD_PROPERTY, internet_message_id
 from rqmail.mailers.http.transport import Answer
 
 Folder = Literal["sentitems", "drafts", "outbox"]
@@ -46,13 +46,19 @@ class GraphMailbox:
     """What of one mailbox is looked at, and cleared away, beside sending.
 
     Looking needs Mail.Read on it (Mail.ReadBasic leaves out the property we look for), clearing away Mail.ReadWrite.
+    With ``marked`` false what is looked for was sent without our property: it is found by its header, which is a
+    property too where the mailbox knows the name, or by its Message-ID.
     """
 
-    def __init__(self, http: GraphHttp, base_url: str, mailbox_address: str, *, clock: Clock = utc_now) -> None:
+    def __init__(
+        self, http: GraphHttp, base_url: str, mailbox_address: str, *, clock: Clock = utc_now, marked: bool = True
+    ) -> None:
         self._http = http
         self._user_url = f"{base_url}/users/{quote(wire_address(mailbox_address.strip()), safe='@')}"
         self._folders_url = f"{self._user_url}/mailFolders"
         self._clock = clock
+        self._address = mailbox_address
+        self._marked = marked
 
     def find_sent(self, message_id: str, since: datetime) -> Sighting | None:
         """Look for our mail ``message_id``, not older than ``since``, in Sent Items, then Drafts, then Outbox.
@@ -95,8 +101,21 @@ class GraphMailbox:
         return True
 
     def _found_in(self, folder: Folder, message_id: str, *, immutable_ids: bool = True) -> list[Sighting]:
-        value = message_id.replace("'", "''")
-        wanted = f"singleValueExtendedProperties/any(ep: ep/id eq '{ID_PROPERTY}' and ep/value eq '{value}')"
+        found: dict[str, Sighting] = {}
+        for wanted in self._wanted(message_id):
+            for one in self._found_by(wanted, folder, message_id, immutable_ids=immutable_ids):
+                found.setdefault(one.provider_message_id, one)
+        return list(found.values())
+
+    def _wanted(self, message_id: str) -> list[str]:
+        """Answer the conditions by each of which the mail is found."""
+        if self._marked:
+            return [_has_property(ID_PROPERTY, message_id)]
+        ids = (internet_message_id(message_id, self._address, upload=upload) for upload in (False, True))
+        by_id = " or ".join(f"internetMessageId eq '{_quoted(one)}'" for one in ids)
+        return [_has_property(INTERNET_HEADERS + ID_HEADER, message_id), by_id]
+
+    def _found_by(self, wanted: str, folder: Folder, message_id: str, *, immutable_ids: bool) -> list[Sighting]:
         url = (
             f"{self._folders_url}/{folder}/messages?$filter={quote(wanted, safe='')}"
             "&$select=id,internetMessageId,createdDateTime,sentDateTime&$top=10"
@@ -113,7 +132,7 @@ class GraphMailbox:
                 self._raise_unless_folder_is_missing(answer)
                 break
             page = _page(answer)
-            found += (self._sighting(folder, row) for row in page.rows)
+            found += (self._sighting(folder, row, message_id) for row in page.rows)
             if page.next_url is None:
                 break
             url = self._followed(page.next_url)
@@ -142,17 +161,28 @@ class GraphMailbox:
             )
         raise error
 
-    def _sighting(self, folder: Folder, row: dict[str, Any]) -> Sighting:
+    def _sighting(self, folder: Folder, row: dict[str, Any], message_id: str) -> Sighting:
         try:
             at = datetime.fromisoformat(row.get("sentDateTime") or row["createdDateTime"])
             properties = row.get("singleValueExtendedProperties") or [] if folder == "drafts" else []
             is_upload = any(str(one["id"]).lower() == UPLOAD_PROPERTY.lower() for one in properties)
-            sighting = Sighting(folder, str(row["id"]), at, row.get("internetMessageId"), is_upload)
+            told = row.get("internetMessageId")
+            if not self._marked and folder == "drafts":
+                is_upload = told == internet_message_id(message_id, self._address, upload=True)
+            sighting = Sighting(folder, str(row["id"]), at, told, is_upload)
         except (KeyError, TypeError, ValueError):
             raise _unreadable() from None
         if at.tzinfo is None:
             raise _unreadable()
         return sighting
+
+
+def _has_property(name: str, value: str) -> str:
+    return f"singleValueExtendedProperties/any(ep: ep/id eq '{name}' and ep/value eq '{_quoted(value)}')"
+
+
+def _quoted(value: str) -> str:
+    return value.replace("'", "''")
 
 
 def not_writable(answer: Answer, now: datetime) -> MailboxNotWritableError | None:

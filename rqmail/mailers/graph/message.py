@@ -22,7 +22,7 @@ _MOST_HEADERS = 5
 
 #: JSON's own headers must begin with ``x-``. Any other, and any beyond those it takes, becomes one as a property of
 #: this set (MS-OXCMAIL 2.1.3.2.4).
-_INTERNET_HEADERS = "String {00020386-0000-0000-C000-000000000046} Name "
+INTERNET_HEADERS = "String {00020386-0000-0000-C000-000000000046} Name "
 
 #: Headers that have a property of their own (PidTagListUnsubscribe, PidTagInReplyToId, PidTagInternetReferences, …).
 _OWN_PROPERTIES = {
@@ -81,7 +81,19 @@ def message_of(mail: Mail) -> dict[str, Any]:
         message["isReadReceiptRequested"] = True
     if mail.delivery_receipt:
         message["isDeliveryReceiptRequested"] = True
-    headers, properties = [{"name": ID_HEADER, "value": mail.id}], [{"id": ID_PROPERTY, "value": mail.id}]
+    if mail.internet_message_id is not None:
+        message["internetMessageId"] = mail.internet_message_id
+    headers, properties = _headers_and_properties(mail)
+    message["internetMessageHeaders"] = headers
+    message["singleValueExtendedProperties"] = properties
+    return message
+
+
+def _headers_and_properties(mail: Mail) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Answer the headers as JSON can carry them: some as headers, the others as properties; ours among them."""
+    headers, properties = [{"name": ID_HEADER, "value": mail.id}], []
+    if mail.internet_message_id is None:
+        properties.append({"id": ID_PROPERTY, "value": mail.id})
     for name, value in mail.headers.items():
         lower = name.lower()
         if lower == ID_HEADER:
@@ -89,10 +101,14 @@ def message_of(mail: Mail) -> dict[str, Any]:
         if lower.startswith("x-") and len(headers) < _MOST_HEADERS:
             headers.append({"name": name, "value": value})
         else:
-            properties.append({"id": _OWN_PROPERTIES.get(lower, _INTERNET_HEADERS + name), "value": value})
-    message["internetMessageHeaders"] = headers
-    message["singleValueExtendedProperties"] = properties
-    return message
+            properties.append({"id": _OWN_PROPERTIES.get(lower, INTERNET_HEADERS + name), "value": value})
+    return headers, properties
+
+
+def internet_message_id(message_id: str, mailbox_address: str, *, upload: bool = False) -> str:
+    """Answer the Message-ID by which a mail is found where it carries no property; one that is uploaded tells so."""
+    domain = wire_address(mailbox_address.strip().lower()).rpartition("@")[2]
+    return f"<{message_id}{'.upload' if upload else ''}@{domain}>"
 
 
 def encoded(document: dict[str, Any]) -> bytes:

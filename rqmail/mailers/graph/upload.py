@@ -24,6 +24,7 @@ from rqmail.mailers.graph.message import (
     attachment_of,
     attachment_size,
     encoded,
+    internet_message_id,
     message_of,
     request_size,
 )
@@ -39,7 +40,8 @@ class UploadingMailer:
     """Makes a draft, fills it, sends it: one call after another, each under the mail's claim.
 
     Nothing is sent before ``/send``: whatever fails until then is certain, and the draft is removed. A draft that stays
-    behind (its answer was lost, the process was killed) is told from a sent mail by :data:`UPLOAD_PROPERTY`.
+    behind (its answer was lost, the process was killed) is told from a sent mail by :data:`UPLOAD_PROPERTY`, or where
+    the mailbox takes no property by its Message-ID.
     """
 
     def __init__(
@@ -48,7 +50,8 @@ class UploadingMailer:
         self._http = http
         self._messages_url = f"{base_url}/users/{quote(wire_address(mailbox_address.strip()), safe='@')}/messages"
         self._calls = DraftCalls(http, clock)
-        self._mailbox = GraphMailbox(http, base_url, mailbox_address, clock=clock)
+        self._base_url = base_url
+        self._mailbox_address = mailbox_address
         self._clock = clock
         self._sleep = sleep
 
@@ -73,7 +76,7 @@ class UploadingMailer:
     def _clear(self, mail: Mail) -> None:
         """Remove what an earlier attempt left, as its worker was killed or the answer to its draft was lost."""
         try:
-            removed = self._mailbox.remove_uploads(mail.id)
+            removed = self._mailbox(mail).remove_uploads(mail.id)
         except MailboxNotReadableError as error:
             raise MailboxNotWritableError(
                 "Mail.ReadWrite is missing for mails over 4 MB; grant the app that permission on this mailbox",
@@ -90,7 +93,10 @@ class UploadingMailer:
     def _draft(self, mail: Mail) -> str:
         """Make the draft, all of the mail but its files, and answer its address."""
         message = message_of(mail)
-        message["singleValueExtendedProperties"].append({"id": UPLOAD_PROPERTY, "value": mail.attempt or mail.id})
+        if mail.internet_message_id is None:
+            message["singleValueExtendedProperties"].append({"id": UPLOAD_PROPERTY, "value": mail.attempt or mail.id})
+        else:
+            message["internetMessageId"] = internet_message_id(mail.id, self._mailbox_address, upload=True)
         body = encoded(message)
         if len(body) > LARGEST_REQUEST:
             raise MailRejectedError(
@@ -105,7 +111,7 @@ class UploadingMailer:
                 raise UnansweredError("The draft Microsoft Graph made could not be read; nothing was sent")
         except UnansweredError:
             with suppress(MailError):  # the next attempt, or recovery, finds what is not there yet
-                self._mailbox.remove_uploads(mail.id)
+                self._mailbox(mail).remove_uploads(mail.id)
             raise
         return f"{self._messages_url}/{quote(draft_id, safe='')}"
 
@@ -123,6 +129,11 @@ class UploadingMailer:
                 begun_again |= upload.run(attached=number)
         if begun_again and count_files(self._calls, attachments_url) != len(mail.files):
             raise MailTransientError("A file came into the draft twice, as an upload was begun again; nothing was sent")
+
+    def _mailbox(self, mail: Mail) -> GraphMailbox:
+        """Answer the mailbox as the drafts of this mail are found in it."""
+        marked = mail.internet_message_id is None
+        return GraphMailbox(self._http, self._base_url, self._mailbox_address, clock=self._clock, marked=marked)
 
     def _send(self, mail: Mail, draft_url: str) -> Receipt:
         answer = self._http.request("POST", f"{draft_url}/send", {}, before_writing=mail.before_writing)

@@ -23,6 +23,11 @@ FOUND: Final[dict[str, str]] = {
     "mailbox-not-found": gettext_noop("Graph does not know this mailbox"),
     "may-not-send": gettext_noop("it may not send"),
     "may-not-read": gettext_noop("its Sent Items may not be read: a message with a lost answer waits for a decision"),
+    "may-not-write": gettext_noop("Mail.ReadWrite is missing for mails over 4 MB: these wait"),
+    "no-names": gettext_noop(
+        "Exchange lets it create no more named properties: its mail goes without ours, and a lost answer is looked up"
+        " by header and Message-ID"
+    ),
     "not-known": gettext_noop("not known"),
     "may-read": gettext_noop("Graph knows it, and its Sent Items may be read: lost answers are looked up"),
     "may-send": gettext_noop("its provider lets it send"),
@@ -44,6 +49,8 @@ ADVICE: Final[dict[str, str]] = {
     "set-graph": gettext_noop("set RQMAIL_GRAPH_TENANT_ID, _CLIENT_ID and _CLIENT_SECRET (or _CERTIFICATE)"),
     "correct-sender": gettext_noop("correct it on its page, or with `%(command)s`"),
     "grant-read": gettext_noop("grant Mail.Read to the app, restricted to its mailboxes, if that is wanted"),
+    "grant-write": gettext_noop("grant Mail.ReadWrite to the app, restricted to its mailboxes, if that is wanted"),
+    "make-names": gettext_noop("move the mailbox to make room for names; it is tried again after a week"),
     "try-again": gettext_noop("try again; see the permissions of the app if it stays"),
 }
 

@@ -272,6 +272,7 @@ def _one(key: str) -> dict[str, Any]:
         "mailbox": app.mailboxes.get(key),
         "standing": app.overview.mailbox(key),
         "check": last_check(f"mailbox:{key}"),
+        "unmarked": app.mailboxes.takes_no_property(key),
         "pruning": app.mailboxes.pruning(key),
         "sent_items": [mode.value for mode in SentItems],
         "defaults": app.overview.defaults,

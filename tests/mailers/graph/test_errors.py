@@ -14,6 +14,7 @@ from rqmail.errors import (
     MailRejectedError,
     MailThrottledError,
     MailTransientError,
+    NoNamedPropertyError,
 )
 from rqmail.mailers.graph.errors import error_for_answer
 
@@ -46,6 +47,7 @@ ROWS = [
     (400, "ErrorSendAsDenied", "550 5.1.8 Access denied, bad outbound sender", UNAVAILABLE),
     (500, None, "Bad Outbound Sender", UNAVAILABLE),
     (403, "ErrorQuotaExceeded", "", UNAVAILABLE),
+    (507, "ErrorQuotaExceeded", "Cannot get ID from name.", NoNamedPropertyError),
     (507, None, "", UNAVAILABLE),
     (507, "ErrorSomethingNew", "", UNAVAILABLE),
     (403, "ErrorAccessDenied", "Access to OData is disabled: [RAOP] : Blocked by tenant policy", UNAVAILABLE),

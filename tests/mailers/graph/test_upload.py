@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 from dataclasses import replace
+from datetime import UTC, datetime
 from io import BytesIO
 
 import msal
@@ -23,11 +24,13 @@ from rqmail.errors import (
     MailRejectedError,
     MailThrottledError,
     MailTransientError,
+    NoNamedPropertyError,
 )
 from rqmail.mailers.base import Address, Mail, MailFile, Permit
 from rqmail.mailers.graph.http import GraphHttp
+from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.mailers.graph.mailer import MicrosoftGraphMailer
-from rqmail.mailers.graph.message import encode_message, request_size
+from rqmail.mailers.graph.message import encode_message, internet_message_id, request_size
 from rqmail.mailers.graph.size import LARGEST_REQUEST, RANGE_BYTES
 from rqmail.mailers.http.transport import Transport
 from rqmail.sandbox.client import SandboxControl
@@ -449,3 +452,57 @@ def test_no_error_and_no_cause_of_it_tells_the_address_to_upload_to(control, mai
     while link is not None:
         assert token not in f"{link} {link!r}"
         link = link.__cause__ or link.__context__
+
+
+# --- a mailbox that can create no more named properties ---------------------------------------------------------------
+
+
+@pytest.fixture
+def no_names(control):
+    control.configure(limits={"refuse_named_properties": True})
+
+
+def found(sandbox, transport, token, clock, message_id):
+    class Tokens:
+        def token(self):
+            return token
+
+    mailbox = GraphMailbox(GraphHttp(transport, Tokens()), sandbox.base_url, SENDER, clock=clock, marked=False)
+    return mailbox, mailbox.find_sent(message_id, datetime(2020, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_without_names_the_property_is_refused_as_such_and_without_it_the_mail_goes_and_is_found(
+    control, mailer, transport, large, mail, sandbox, token, clock, no_names
+):
+    mail = replace(mail, files=(file(),) if large else (), permit=Permit(lambda: None), attempt="m:1")
+    with pytest.raises(NoNamedPropertyError):
+        mailer.send(mail)
+    assert control.accepted() == []
+
+    mailer.send(replace(mail, internet_message_id=internet_message_id(mail.id, SENDER)))
+    control.configure(sent_items_delay_seconds=0)
+    [taken] = control.accepted()
+    assert (taken["rqmailId"], taken["attachments"] != []) == (mail.id, large)
+    _, sighting = found(sandbox, transport, token, clock, mail.id)
+    assert (sighting.folder, sighting.is_upload) == ("sentitems", False)
+    assert sighting.internet_message_id == internet_message_id(mail.id, SENDER, upload=large)
+
+
+def test_a_draft_left_in_a_mailbox_without_names_is_told_from_a_sent_mail_and_removed(
+    control, mailer, transport, large, sandbox, token, clock, no_names
+):
+    class KilledError(BaseException):
+        pass
+
+    def killed():
+        raise KilledError
+
+    dying = replace(large, internet_message_id=internet_message_id(large.id, SENDER), permit=Permit(killed))
+    dying.permit.taken = True  # so that nothing cleans up after it
+    with pytest.raises(KilledError):
+        mailer.send(dying)
+    mailbox, sighting = found(sandbox, transport, token, clock, large.id)
+    assert (sighting.folder, sighting.is_upload) == ("drafts", True)
+    assert mailbox.remove_uploads(large.id)
+    assert found(sandbox, transport, token, clock, large.id)[1] is None

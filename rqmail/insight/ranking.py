@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rqmail.insight.standing import Cause, Problem, Sentence
+from rqmail.insight.turns import called
 from rqmail.text.counting import counted
 
 
@@ -31,9 +32,10 @@ def _cause(those: list[Problem]) -> Cause:
     first, waiting = those[0], sum(one.waiting for one in those)
     text = first.text
     if len(those) > 1:
-        reason = text.values["reason"]
+        reasons = {one.text.values["reason"] for one in those}
+        reason = reasons.pop() if len(reasons) == 1 else called(first.code)  # each sender's own is told below
         mail = counted(waiting, "message waits", "messages wait")
         held = f"{len(those)} senders are held back ({reason or 'no reason given'}): {mail}."
-        text = Sentence("senders-held", held, number=len(those), reason=reason, waiting=waiting)
+        text = Sentence("senders-held", held, number=len(those), reason=reason, waiting=waiting, cause=first.code)
     senders = tuple(one.sender for one in those if one.sender is not None)
     return Cause(first.level, first.code, text, waiting, senders, tuple(one.text for one in those))

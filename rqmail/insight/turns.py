@@ -36,6 +36,11 @@ _MEANS: dict[TurnCode, tuple[str, bool]] = {
 }
 
 
+def called(code: str) -> str | None:
+    """Answer what a turn is called where it is not told of one sender; ``None`` for what is no turn."""
+    return next((name.format(provider="the provider") for known, (name, _) in _MEANS.items() if known == code), None)
+
+
 def pause_of(kept: Pause | None, usage: Usage, now: datetime) -> Pause | None:
     """Answer the pause that ends last: a person's (``kept`` in the table) or the limiter's; ``None`` without any."""
     running = kept if kept is not None and kept.until > now else None

@@ -102,3 +102,10 @@ def test_what_has_one_cause_is_one_line_and_much_waiting_mail_comes_before_littl
         ("warning", "paused-by-person", 7, ("mailbox:d",)),
     ]
     assert str(found[1].text) == "2 senders are held back (429): 95 messages wait."
+
+
+def test_senders_that_cannot_sign_in_are_not_all_told_to_mend_the_tenant_of_one():
+    wrong = [problem("sign-in", f"tenant:{key}", 3, reason=f"check graphClientSecret of tenant {key}") for key in "ab"]
+    [one] = causes(wrong)
+    assert str(one.text) == "2 senders are held back (sign-in refused): 6 messages wait."
+    assert [text.values["reason"][-1] for text in one.texts] == ["a", "b"]

@@ -10,6 +10,7 @@ from flask import Blueprint
 from markupsafe import Markup, escape
 
 from rqmail.insight.standing import Sentence
+from rqmail.insight.turns import called
 from rqmail.web.context import application
 from rqmail.web.pages import words
 from rqmail.web.pages.findings import ADVICE, FOUND, FOUND_COUNTED
@@ -94,6 +95,8 @@ def _said(sentence: Sentence) -> Markup:
         held = sentence.values
         waiting = say_count(words.MESSAGES_WAITING, held["waiting"])
         reason = held["reason"] or say("no reason given")
+        if reason == called(held["cause"]):
+            reason = say(words.TURNS[held["cause"]], provider=say("the provider"))
         return say_count(words.SENDERS_HELD, held["number"], reason=reason, waiting=waiting)
     if sentence.code not in _TEXTS:
         return escape(str(sentence))

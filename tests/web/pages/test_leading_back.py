@@ -108,6 +108,13 @@ def test_pauses_for_one_reason_are_one_warning_and_much_waiting_mail_comes_first
     assert len(warnings) == 2
 
 
+def test_senders_that_cannot_sign_in_are_held_back_for_that_in_the_viewers_language(beheerder, application):
+    for key in ("a", "b"):
+        application.mailboxes.add(key, f"{key}@x.nl")
+        application.limiter.pause(f"{key}@x.nl", 60_000, f"wrong secret of {key}", cause="sign-in")
+    assert "2 afzenders staan stil (Aanmelding geweigerd):" in beheerder.look("/ui/")
+
+
 def test_days_of_a_filter_are_those_of_the_viewers_zone(admin, application, clock):
     with pooled_connection():
         message_in(MessageStatus.SENT, created_on=clock().replace(hour=23, minute=30))

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import budget, fleet, imports, lanes, limiter, priority, send, startup, tick, work
+from bench import budget, fleet, imports, lanes, latency, limiter, priority, send, startup, tick, work
 from bench.machine import machine
 from bench.progress import tell
 from bench.row import Row
@@ -47,6 +47,7 @@ BENCHES: dict[str, Callable[[bool], list[Row]]] = {
     lanes.NAME: lanes.run,
     send.NAME: send.run,
     priority.NAME: priority.run,
+    latency.NAME: latency.run,
     fleet.NAME: fleet.run,
     imports.NAME: imports.run,
     startup.NAME: startup.run,

@@ -345,10 +345,11 @@ class Application:
     def intake(self) -> Intake:
         """Where mail comes in."""
         from rqmail.intake.draft import Intake
+        from rqmail.intake.nudging import Nudger
 
         return Intake(
             self.clock,
-            self.queues.nudge,
+            Nudger(self.queues.nudge),
             self.timetable.keep,
             contents=self.contents,
             max_message_bytes=self.settings.max_message_bytes,

@@ -47,7 +47,13 @@ _JOB = re.compile(r"jobs\.mail\.([a-z][a-z0-9_]*)")
 _BEGINS_WITHIN = timedelta(seconds=30)
 
 _NUDGE = "rqmail:nudge"
+
+#: Ticks that are asked for lie at least so far apart.
+_NUDGE_MS = 100
 _DISPATCHING = "rqmail:dispatching"
+
+#: Set by who found another dispatching.
+_ONCE_MORE = "rqmail:dispatch-once-more"
 
 #: Free the lock only while it is still ours.
 UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
@@ -170,9 +176,13 @@ class MailQueues(QueueState):
         self._queues[MAIL_HIGH if high else MAIL].enqueue_many(jobs)
 
     def nudge(self) -> bool:
-        """Ask for a tick now rather than at the next poll; asked again before that, it is one tick all the same."""
-        if not self._redis.set(_NUDGE, "1", nx=True, px=self._poll_seconds * 500):
+        """Ask for a tick now rather than at the next poll; ``False`` where one was asked for just before."""
+        if not self._redis.set(_NUDGE, "1", nx=True, px=_NUDGE_MS):
             return False
+        self._ask_for_a_tick()
+        return True
+
+    def _ask_for_a_tick(self) -> None:
         self._queues[TICKS].enqueue_call(
             DISPATCH_JOB,
             job_id=f"nudge-{uuid4()}",
@@ -181,7 +191,6 @@ class MailQueues(QueueState):
             failure_ttl=3600,
             description="dispatch now",
         )
-        return True
 
     def alive(self, job_ids: Iterable[str]) -> set[str]:
         """Answer which of these jobs are waiting in their queue, or began so lately that they still begin messages."""
@@ -201,9 +210,17 @@ class MailQueues(QueueState):
             return False
 
     def begin_dispatch(self, seconds: int) -> str | None:
-        """Become the only dispatcher for at most ``seconds``; ``None`` while another process dispatches."""
+        """Become the only dispatcher for at most ``seconds``; ``None`` while another process dispatches.
+
+        That one may have looked before the mail came that this was asked for: at its end it asks for one more tick.
+        """
         token = str(uuid4())
-        return token if self._redis.set(_DISPATCHING, token, nx=True, ex=seconds) else None
+        for _ in range(2):  # it may have ended before it could be told
+            if self._redis.set(_DISPATCHING, token, nx=True, ex=seconds):
+                self._redis.delete(_ONCE_MORE)
+                return token
+            self._redis.set(_ONCE_MORE, "1", ex=seconds)
+        return None
 
     def end_dispatch(self, token: str, *, worked: bool = True) -> None:
         """Let others dispatch, and remember that a tick came to its end now, if it ``worked``."""
@@ -211,4 +228,6 @@ class MailQueues(QueueState):
         if worked:
             pipe.set(LAST_TICK, str(self._clock().timestamp()), ex=86_400)
         pipe.eval(UNLOCK, 1, _DISPATCHING, token)
-        pipe.execute()
+        pipe.delete(_ONCE_MORE)
+        if pipe.execute()[-1] and worked:
+            self._ask_for_a_tick()

@@ -108,7 +108,7 @@ def test_asking_twice_for_a_tick_now_queues_one(queues, redis_client):
     assert queues.depth()[TICKS] == 1
     [job_id] = redis_client.lrange(f"rq:queue:{TICKS}", 0, -1)
     assert MailJob.fetch(job_id.decode(), connection=redis_client).func_name == DISPATCH_JOB
-    assert 0 < redis_client.pttl("rqmail:nudge") <= 1000
+    assert 0 < redis_client.pttl("rqmail:nudge") <= 100
 
 
 def test_a_tick_that_was_missed_five_times_is_taken_out_of_the_queue_but_others_stay(queues, redis_client):
@@ -125,6 +125,16 @@ def test_one_dispatcher_at_a_time_and_a_dead_ones_lock_runs_out(queues, redis_cl
     assert queues.begin_dispatch(30) is None
     queues.end_dispatch(token)
     assert queues.begin_dispatch(30)
+
+
+def test_who_found_another_dispatching_is_served_by_one_more_tick_at_its_end(queues):
+    token = queues.begin_dispatch(30)
+    for _ in range(3):
+        assert queues.begin_dispatch(30) is None
+    queues.end_dispatch(token)
+    assert queues.depth()[TICKS] == 1, "for all of them"
+    queues.end_dispatch(queues.begin_dispatch(30))
+    assert queues.depth()[TICKS] == 1, "and no more after that"
 
 
 def test_when_a_tick_last_came_to_its_end_is_known(queues, clock):

@@ -239,7 +239,7 @@ class Campaigns:
         if campaign.state == _S.PAUSED.value:
             raise ConflictError(f"Campaign {campaign.name!r} is PAUSED; it goes on with resume.")
         if campaigns.move(campaign, _S.RUNNING, [_S.DRAFT], started_on=self.clock()):
-            self.intake.announce(urgent=True)
+            self.intake.announce(due=True)
         return campaigns.find(campaign.name)
 
     def pause(self, name: str) -> Campaign:
@@ -256,7 +256,7 @@ class Campaigns:
         campaign = campaigns.find(name)
         early = [_S.RUNNING, _S.PAUSED, _S.DRAFT]
         if campaigns.move(campaign, _S.CANCELLED, early, started_on=campaign.started_on or now):
-            self.intake.announce(urgent=True)
+            self.intake.announce(due=True)
         return campaigns.find(campaign.name)
 
     def retry_failed(self, name: str) -> int:
@@ -275,7 +275,7 @@ class Campaigns:
             if not moved:
                 break
         if again:
-            self.intake.announce(urgent=True)
+            self.intake.announce(due=True)
         return again
 
     def change(
@@ -311,7 +311,7 @@ class Campaigns:
     def _moved(self, name: str, to: CampaignState, from_: Sequence[CampaignState]) -> Campaign:
         campaign = campaigns.find(name)
         if campaigns.move(campaign, to, from_):
-            self.intake.announce(urgent=True)
+            self.intake.announce(due=True)
         return campaigns.find(campaign.name)
 
     def _checked(self, wanted: NewCampaign) -> tuple[dict[str, Any], list[str], Template]:

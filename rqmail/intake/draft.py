@@ -98,7 +98,7 @@ class Checked:
 
 
 class Intake:
-    """Takes messages in: checks them, stores them, and asks for a dispatch at once when one of them is urgent.
+    """Takes messages in: checks them, stores them, and asks for a dispatch at once when one of them is due.
 
     ``nudge`` asks for a tick without waiting for the next poll, ``keep_ticks`` sees that there is a next poll; the
     message is safe before they are called. Attached files go to ``contents``; ``max_message_bytes`` bounds a message
@@ -185,15 +185,15 @@ class Intake:
         with transaction():
             Message.submit(handed_in, now, self._who)
             on_stored(len(handed_in))
-        self.announce(urgent=any(is_urgent(message, now) for message in handed_in))
+        self.announce(due=any(is_due(message, now) for message in handed_in))
 
-    def announce(self, *, urgent: bool) -> None:
-        """Say that messages wait: the ticks are kept on the schedule, and the next is asked for now when it is urgent.
+    def announce(self, *, due: bool) -> None:
+        """Say that messages wait: the ticks are kept on the schedule, and one is asked for now when any of them is due.
 
         The messages are safe: what fails here is only logged.
         """
         self._ask_for_a_tick(self._keep_ticks)
-        if urgent:
+        if due:
             self._ask_for_a_tick(self._nudge)
 
     def _ask_for_a_tick(self, ask: Callable[[], object]) -> None:
@@ -351,9 +351,9 @@ def _priority(value: Priority | str) -> Priority:
         raise InvalidInputError("priority", value, "high, normal or low") from None
 
 
-def is_urgent(message: NewMessage, now: datetime) -> bool:
-    """Say whether a person waits for this message now: it is worth a tick of its own."""
-    return message.priority == Priority.HIGH and (message.requested_on is None or message.requested_on <= now)
+def is_due(message: NewMessage, now: datetime) -> bool:
+    """Say whether this message may go out now: it is worth a tick of its own."""
+    return message.requested_on is None or message.requested_on <= now
 
 
 def _beginning(body: object) -> str:

@@ -16,7 +16,7 @@ from typing import IO, Any
 from uuid_utils import uuid7
 
 from rqmail.clock import Clock
-from rqmail.intake.draft import Intake, is_urgent
+from rqmail.intake.draft import Intake, is_due
 from rqmail.intake.files import MAX_ERRORS_TOLD, FileCheck, Reading
 from rqmail.intake.reports import BadRow, Duplicate, ImportReport, RowError, RowNotice, SuppressedRow
 from rqmail.logs import event_log
@@ -227,7 +227,7 @@ class Imports:
         messages = importing.store_next(import_id, now=now, lease_until=now if left_behind else now + _LEASE)
         if messages is None:
             return None
-        self._intake.announce(urgent=any(is_urgent(message, now) for message in messages))
+        self._intake.announce(due=any(is_due(message, now) for message in messages))
         return len(messages)
 
 

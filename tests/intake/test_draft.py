@@ -111,13 +111,13 @@ def test_ids_come_back_in_order(intake):
     assert [subjects[i] for i in ids] == [f"nr {i}" for i in range(2500)]
 
 
-def test_an_immediate_urgent_message_asks_for_a_tick(intake, nudges):
-    intake.submit(Draft(**GOOD, priority="high"))
+@pytest.mark.parametrize("priority", ["high", "normal", "low"])
+def test_a_message_that_is_due_asks_for_a_tick(intake, nudges, priority):
+    intake.submit(Draft(**GOOD, priority=priority))
     assert nudges == [1]
 
 
-def test_a_later_or_ordinary_message_waits_for_the_poll(intake, nudges, clock):
-    intake.submit(Draft(**GOOD))
+def test_a_later_message_waits_for_the_poll(intake, nudges, clock):
     intake.submit(Draft(**GOOD, priority=Priority.HIGH, at=clock() + timedelta(seconds=1)))
     assert nudges == []
 

@@ -39,11 +39,16 @@ class CountingLimiter(MailRateLimiter):
     _counting = threading.Lock()
 
     def check_and_reserve(
-        self, mailbox_key: str, recipient_count: int, limits: RateLimits, reservation_id: str | None = None
+        self,
+        mailbox_key: str,
+        recipient_count: int,
+        limits: RateLimits,
+        reservation_id: str | None = None,
+        **uploads: int,
     ) -> Reservation | Denial:
         with self._counting:
             self.tried += 1
-        return super().check_and_reserve(mailbox_key, recipient_count, limits, reservation_id)
+        return super().check_and_reserve(mailbox_key, recipient_count, limits, reservation_id, **uploads)
 
 
 class MovedCampaign:

@@ -26,6 +26,13 @@ def test_an_address_is_added_found_and_taken_off(admin: Person, application: App
     assert "suppression.remove" in admin.look("/ui/audit")
 
 
+def test_in_dutch_it_is_asked_for_whose_mail_and_not_for_how_long(beheerder: Person, application: Application) -> None:
+    application.tenants.add("acme", "default")
+    page = beheerder.look(PAGE)
+    assert "Geldt voor" in page
+    assert "Hoe lang" not in page
+
+
 def test_a_file_is_taken_as_a_whole_or_its_bad_rows_are_told(admin: Person, application: Application) -> None:
     def upload(text: str) -> str:
         file = (io.BytesIO(text.encode()), "list.csv")

@@ -7,7 +7,7 @@ import click
 from rqmail.bootstrap import application
 from rqmail.cli.printing import json_option, print_json, print_table
 from rqmail.clock import utc_now
-from rqmail.insight.planning import Plan
+from rqmail.insight.planning import MOST_MESSAGES, MOST_PER_DAY, MOST_PER_MINUTE, MOST_RECIPIENTS_EACH, Plan
 from rqmail.intake.moments import moment_of
 from rqmail.terminal.tables import console, moment, plain, table
 from rqmail.text.counting import counted
@@ -21,10 +21,32 @@ Examples:
   rqmail forecast --mailbox news --messages 20000 --per-minute 20 --at 2026-12-24T08:00:00+01:00 --json"""
 )
 @click.option("--mailbox", "mailboxes", multiple=True, metavar="KEY", help="Of this mailbox; otherwise of all of them.")
-@click.option("--messages", type=int, default=0, metavar="N", help="What if so many more were handed in.")
-@click.option("--recipients-each", type=int, default=1, metavar="M", help="How many recipients each of them has.")
-@click.option("--per-minute", type=int, metavar="N", help="What if each mailbox might send so many a minute.")
-@click.option("--recipients-per-day", type=int, metavar="N", help="What if each might address so many a day.")
+@click.option(
+    "--messages",
+    type=click.IntRange(0, MOST_MESSAGES),
+    default=0,
+    metavar="N",
+    help="What if so many more were handed in.",
+)
+@click.option(
+    "--recipients-each",
+    type=click.IntRange(1, MOST_RECIPIENTS_EACH),
+    default=1,
+    metavar="M",
+    help="How many recipients each of them has.",
+)
+@click.option(
+    "--per-minute",
+    type=click.IntRange(1, MOST_PER_MINUTE),
+    metavar="N",
+    help="What if each mailbox might send so many a minute.",
+)
+@click.option(
+    "--recipients-per-day",
+    type=click.IntRange(1, MOST_PER_DAY),
+    metavar="N",
+    help="What if each might address so many a day.",
+)
 @click.option("--at", metavar="ISO8601", help="When the further messages begin.")
 @json_option
 def forecast(
@@ -51,12 +73,15 @@ def forecast(
     shown = table("mailbox", "waiting", "further", "done")
     for name, one in sorted(told.mailboxes.items()):
         done = "nobody can tell" if one.done_on is None else moment(one.done_on, now)
-        shown.add_row(plain(name.partition(":")[2]), f"{one.waiting:,}", f"{one.further:,}", done)
+        shown.add_row(plain(name), f"{one.waiting:,}", f"{one.further:,}", done)
     print_table(shown, "There is no mailbox yet: `rqmail mailbox add KEY --address A` adds one.")
     for problem in application().overview.status().problems:
         if problem.level == "error":
             click.echo(f"This holds from when it is mended: {problem.text}", err=True)
     if told.mailboxes:
-        when = "nobody can tell: a mailbox is paused without an end, or a message is larger than a whole day"
+        when = (
+            "nobody can tell: a mailbox is paused without an end, a message is larger than a whole day,"
+            " or it would take a hundred years"
+        )
         many = counted(told.messages, "message", "messages")
         console().print(plain(f"{many}: {moment(told.done_on, now) if told.done_on else when}"))

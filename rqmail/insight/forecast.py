@@ -78,4 +78,7 @@ def done_on(budgets: Budgets, lots: Iterable[Lot], now: datetime) -> datetime | 
         return None
     now_ms = to_epoch_ms(now + _ALMOST_A_MS)  # rounded up, as what counts of a mailbox is told
     end = done_at_ms(budgets, lots, now_ms)
-    return None if end is None or end - now_ms > _FARTHEST_MS else now + timedelta(milliseconds=end - now_ms)
+    if end is None or end - now_ms > _FARTHEST_MS:
+        return None
+    not_before = from_epoch_ms(max(budgets.paused_until_ms, *(lot.not_before_ms for lot in lots)))
+    return max(not_before, now + timedelta(milliseconds=end - now_ms))

@@ -25,7 +25,11 @@ _ROUNDS = 6
 #: Members that are done within so many ms of each other are done at about the same time.
 _ALIKE_MS = 60_000
 
+#: What may be asked at most.
 MOST_MESSAGES = 100_000_000
+MOST_RECIPIENTS_EACH = 500
+MOST_PER_MINUTE = 1_000_000
+MOST_PER_DAY = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ class MailboxForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When the last message leaves, of all mailboxes asked about and of each."""
+    """When the last message leaves, of all mailboxes asked about and of each, by its key."""
 
     at: datetime
     messages: int
@@ -105,7 +109,7 @@ class Planning:
         for key, budget in budgets.items():
             ends[key] = done_on(budget, [*lines[key], Lot(shares[key], plan.recipients_each, _ms(plan.at))], now)
         mailboxes = {
-            keys[key]: MailboxForecast(sum(lot.messages for lot in lines[key]), shares[key], end)
+            asked[keys[key]].key: MailboxForecast(sum(lot.messages for lot in lines[key]), shares[key], end)
             for key, end in ends.items()
         }
         told = [end for end in ends.values() if end is not None]
@@ -142,9 +146,9 @@ class Planning:
 def _check(plan: Plan) -> None:
     for name, value, least, most in (
         ("messages", plan.messages, 0, MOST_MESSAGES),
-        ("recipients-each", plan.recipients_each, 1, 500),
-        ("per-minute", plan.per_minute, 1, 1_000_000),
-        ("recipients-per-day", plan.recipients_per_day, 1, 1_000_000_000),
+        ("recipientsEach", plan.recipients_each, 1, MOST_RECIPIENTS_EACH),
+        ("perMinute", plan.per_minute, 1, MOST_PER_MINUTE),
+        ("recipientsPerDay", plan.recipients_per_day, 1, MOST_PER_DAY),
     ):
         if value is not None and not least <= value <= most:
             raise InvalidInputError(name, value, f"a whole number from {least:,} to {most:,}")

@@ -23,8 +23,8 @@ def create_app(
 
     ``trusted_hosts`` are the names it answers to (``.example.org`` for a domain and all below it); ``None`` is any.
     ``behind_proxy`` says that the server removes X-Forwarded-For where no trusted proxy sent it.
-    ``/admin/…`` and ``/messages…`` are the API, ``/ui/…`` the pages, ``/login`` and ``/logout`` the way in and out,
-    ``/healthz``, ``/readyz`` and ``/metrics`` are for monitors.
+    ``/admin/…``, ``/messages…`` and ``/forecast`` are the API, ``/ui/…`` the pages, ``/login`` and ``/logout`` the way
+    in and out, ``/healthz``, ``/readyz`` and ``/metrics`` are for monitors.
     """
     app = Flask("rqmail.web")
     app.request_class = ApiRequest

@@ -14,7 +14,7 @@ from rqmail.bootstrap import Application
 _EXTENSION = "rqmail"
 
 #: Where programs ask; every other path is for people.
-_PROGRAM_PATHS = ("/admin/", "/messages", "/healthz", "/readyz", "/metrics", "/openapi")
+_PROGRAM_PATHS = ("/admin/", "/messages", "/forecast", "/healthz", "/readyz", "/metrics", "/openapi")
 
 
 @dataclass(frozen=True)

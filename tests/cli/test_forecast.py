@@ -12,11 +12,11 @@ def test_forecast_tells_when_the_mail_of_each_mailbox_has_left(app, run, run_jso
     assert told["messages"] == 5_000
     shares = {key: one["further"] for key, one in told["mailboxes"].items()}
     assert sum(shares.values()) == 5_000
-    assert shares["mailbox:news"] == 2_500
+    assert shares["news"] == 2_500
     took = datetime.fromisoformat(told["doneOn"]) - datetime.fromisoformat(told["at"])
     assert timedelta(minutes=98) < took < timedelta(minutes=102)
     alone = run_json("forecast", "--messages", 5_000, "--mailbox", "news")
-    assert list(alone["mailboxes"]) == ["mailbox:news"]
+    assert list(alone["mailboxes"]) == ["news"]
     assert alone["doneOn"] > told["doneOn"]
     shown = run("forecast", "--messages", 5_000)
     assert shown.exit_code == 0

@@ -8,6 +8,7 @@ from rqmail.web.api import (
     bodies,
     campaigns,
     changes,
+    forecast,
     importing,
     mailboxes,
     messages,
@@ -24,7 +25,8 @@ def register_api(app: Flask) -> None:
     """Add the API and its documentation to the application."""
     api = Blueprint("api", __name__)
     api.before_request(bodies.check)
-    for part in (mailboxes, tenants, submitting, importing, messages, suppression, campaigns, tokens, changes, status):
+    parts = (mailboxes, tenants, submitting, importing, messages, suppression, campaigns, tokens, changes, status)
+    for part in (*parts, forecast):
         api.register_blueprint(part.blueprint)
     app.register_blueprint(api)
     app.register_blueprint(reference.blueprint)

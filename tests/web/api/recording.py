@@ -246,6 +246,8 @@ class Recording:
 
     def look_back(self) -> None:
         self.ask("Everything at one moment", "GET /admin/status")
+        self.ask("When all of it will have left", "GET /forecast")
+        self.ask("What if 12,400 more came", "GET /forecast?mailbox=news&messages=12400&perMinute=30")
         self.ask("The numbers for Prometheus", "GET /metrics")
         self.ask("What was changed of one mailbox", "GET /admin/audit?subject=mailbox:news&limit=2")
 

@@ -104,20 +104,52 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     (("eyj",), re.compile(r"\beyJ[\w-]{5,}(?:\.[\w-]+)*"), HIDDEN),
     (("://",), re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://[^\s/@:]*:)[^\s/@]+@", re.IGNORECASE), rf"\1{HIDDEN}@"),
 )
+#: What ends the name of a secret, and how quotes may be written around it: in JSON within JSON, in HTML, in a URL.
+_NAMED = (
+    r"(?i)(password|passwd|pwd|passphrase|secret(?:[-_]?key)?|token|(?:api|private|account)[-_]?key|assertion"
+    r"|credential)"
+)
+_QUOTED_AS = r"\\*[\"']|&quot;|&\#(?:34|39|x27);|%2[27]"
+_NAMED_SECRET = re.compile(
+    rf"{_NAMED}({_QUOTED_AS})?(\s{{0,3}}(?:[:=]|%3[AaDd])\s{{0,3}}b?)"
+    rf"(?:(?P<quote>{_QUOTED_AS})(?P<inside>(?:(?!(?P=quote))[^\r\n])+)|(?P<bare>[^\s\"'`,;&()\[\]{{}}\\<>*]+))"
+)
+_MARKS_OF_NAMES = (
+    "passw",
+    "pwd",
+    "passphrase",
+    "secret",
+    "token",
+    "api",
+    "private",
+    "account",
+    "assertion",
+    "credential",
+)
+
+#: After a name that ordinary text has as well, only what looks like this is taken for a secret.
+_RANDOM = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[!-~]{8,}\Z")
+_NO_SECRETS = frozenset({"none", "null", "true", "false"})
+
 _IN_ADDRESS = r"[^\s<>\"'(),;:=/\\\[\]{}*|@]"
 #: Begins where a word begins, or a long text without an address would be walked once for each of its characters.
-_ADDRESS = re.compile(rf"(?<!{_IN_ADDRESS}){_IN_ADDRESS}+(?:@|%40){_IN_ADDRESS}+")
+_APOSTROPHE = r"(?<=[A-Za-z])(?<!\b[bBrRuUfF])'(?=\w)"  # as in o'brien, and not as in b'jan'
+_DOMAIN = rf"(?:{_IN_ADDRESS}+|\[[\w.:]{{3,80}}\])"
+_ADDRESS = re.compile(rf"(?<!{_IN_ADDRESS}){_IN_ADDRESS}+(?:{_APOSTROPHE}{_IN_ADDRESS}+){{0,3}}(?:@|%40){_DOMAIN}")
 #: One whose local part is in quotes, which may be written in a text in quotes or in HTML.
 _QUOTE = r"(?:\\?\"|&quot;|&#34;)"
-_QUOTED_ADDRESS = re.compile(rf"{_QUOTE}[^\"\r\n]{{1,80}}?{_QUOTE}(?:@|%40){_IN_ADDRESS}+")
+_QUOTED_ADDRESS = re.compile(rf"{_QUOTE}(?:\\.|[^\"\\\r\n]){{1,80}}?{_QUOTE}(?:@|%40){_DOMAIN}")
 
 
 def keep_secret(*values: str | None) -> None:
     """Take these texts out of everything that is scrubbed in this process from now on, however they are written."""
     with _lock:
         known = len(_lasting)
-        for form in _forms_of(values):
-            _lasting.add(form)
+        _lasting.update(_forms_of(values))
+        for value in values:
+            if value is not None and len(value) >= _SHORTEST:
+                given = value.encode("utf-8", "surrogatepass").hex()
+                _lasting.update((given, given.upper()))
         if len(_lasting) > known:
             _take_snapshot()
 
@@ -152,10 +184,28 @@ def scrubbed(text: str) -> str:
         if secret in text:
             text = text.replace(secret, HIDDEN) if len(secret) >= _LONG_ENOUGH else _word(secret).sub(HIDDEN, text)
     small = text.lower()
+    if any(mark in small for mark in _MARKS_OF_NAMES):
+        text = _NAMED_SECRET.sub(_without_value, text)
     for marks, pattern, instead in _PATTERNS:
         if any(mark in small for mark in marks):
             text = pattern.sub(instead, text)
     return _LINE_OF_KEY.sub(HIDDEN, text) if len(text) >= _LENGTH_OF_LINE else text
+
+
+def _without_value(found: re.Match[str]) -> str:
+    """Answer a name and what follows it without that, where it is a secret and no ordinary text."""
+    name, closing, between = found[1], found[2], found[3]
+    before = found.string[max(0, found.start() - 1) : found.start()]
+    # clientSecret, access_token and ADMIN_TOKEN are names of fields only; token and secret are words as well.
+    compound = before.isalnum() or before in {"_", "-"}
+    value = found["inside"] or found["bare"]
+    if value.startswith(HIDDEN) or value.lower() in _NO_SECRETS:
+        return found[0]
+    assigned = between.lower() in {"=", "=b", "%3d"} and (compound or before in {"?", "&", "{"} or name.isupper())
+    quoted = found["quote"] is not None and (compound or closing is not None or "=" in between)
+    if not (assigned or quoted or _RANDOM.match(value)):
+        return found[0]
+    return f"{found[0][: -len(value)]}{HIDDEN}"
 
 
 def scrubbed_start(text: str, most: int) -> str:
@@ -203,11 +253,13 @@ def _text_of(name: object) -> str:
 
 
 def _forms(secret: str) -> set[str]:
-    """Answer how a secret may stand in a text: quoted, URL-encoded, in base64; of one with many lines each line."""
-    forms = {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    """Answer how a secret may stand in a text: escaped, URL-encoded, in base64 or hexadecimal; of many lines each."""
+    forms = _escaped(secret)
+    for form in tuple(forms):
+        forms |= _escaped(form)  # JSON within JSON, the text of an exception within another's
     for safe in ("", "/"):
         encoded = quote(secret, safe=safe)
-        forms |= {encoded, _HEX.sub(lambda found: found[0].lower(), encoded)}
+        forms |= {encoded, _HEX.sub(lambda found: found[0].lower(), encoded), quote(encoded, safe=safe)}
     forms.add(quote_plus(secret))
     for escaped in (html.escape(secret), html.escape(secret, quote=False)):
         forms |= {escaped, escaped.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")}
@@ -224,6 +276,16 @@ def _forms(secret: str) -> set[str]:
             form = encode(bytes(before) + given).decode()[first:last]
             if len(form) >= _SHORTEST:
                 forms.add(form)
+    return forms
+
+
+def _escaped(text: str) -> set[str]:
+    """Answer how JSON and Python write a text: which quotes are escaped depends on what else stands in it."""
+    written = repr(text + "\"'")[1:-4]
+    raw = repr(text.encode("utf-8", "surrogatepass") + b"\"'")[2:-4]
+    forms = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    for one in (written, raw):
+        forms |= {one, one.replace("\\'", "'")}
     return forms
 
 

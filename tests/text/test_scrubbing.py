@@ -107,6 +107,92 @@ def test_what_looks_like_a_secret_is_taken_out(written, left):
     assert scrubbed(written) == left
 
 
+WRITTEN_AROUND = [
+    lambda text: text.encode().hex(),
+    lambda text: text.encode().hex().upper(),
+    lambda text: json.dumps(json.dumps({"a": text})),
+    lambda text: repr(repr(text)),
+    lambda text: json.dumps(repr(text)),
+    lambda text: repr(json.dumps(text)),
+    lambda text: repr(text.encode()),
+    lambda text: repr(repr(text.encode())),
+    lambda text: repr(f"""it's "{text}" """),
+    lambda text: quote(quote(text)),
+]
+
+
+@pytest.mark.parametrize("secret", ["planted-secret~0123456789", "plant\\ed/'secret\"of é+="])
+@pytest.mark.parametrize("written", WRITTEN_AROUND)
+def test_a_known_secret_is_taken_out_written_twice_over_and_in_hexadecimal(secret, written):
+    keep_secret(secret)
+    shown = scrubbed(f"x {written(secret)} y")
+    assert "***" in shown
+    assert not any(part in shown for part in ("plant", "secret", secret.encode().hex()))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "token=Unheard0f1234",
+        "token: Unheard0f1234",
+        "{'token': 'Unheard0f1234', 'a': 1}",
+        '"clientSecret":"Unheard0f"',
+        "clientSecret=Unheard0f",
+        "graphClientSecret: Unheard0f1234",
+        "accessToken: Unheard0f1234",
+        "RQMAIL_ADMIN_TOKEN=Unheard0f",
+        "x-auth-token: Unheard0f1234",
+        '{\\"client_secret\\": \\"Unheard0f\\"}',
+        '"{\\\\\\"password\\\\\\":\\\\\\"Unheard0f\\\\\\"}"',
+        "&#34;token&#34;: &#34;Unheard0f&#34;",
+        "&quot;apiKey&quot;:&quot;Unheard0f&quot;",
+        "client_secret%3DUnheard0f%26x",
+        'password="Unheard0f and more"',
+        "?token=Unheard0f&a=b",
+        "TenantConfig(graph_client_secret='Unheard0f')",
+        '"secret": "h0f"',
+        "clientSecret=h0f",
+    ],
+)
+def test_what_stands_behind_the_name_of_a_secret_is_taken_out_though_nobody_told_us(written):
+    shown = scrubbed(written)
+    assert "***" in shown
+    assert not any(part in shown for part in ("Unheard", "0f", "and more"))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "The token: expired yesterday",
+        "unexpected token: '<'",
+        "token: 5",
+        "secret: none is needed",
+        "clientSecret: is not a field that is known here",
+        "check RQMAIL_GRAPH_CLIENT_SECRET: it is wrong",
+        "    token = self._grant(claims, secret=None)",
+        "max_tokens=5; token_type=Bearer; key: news",
+        "secret_key: at least 16 characters",
+        "Invalid client secret provided. Ensure the secret being sent in the request is the client secret value",
+    ],
+)
+def test_ordinary_text_that_speaks_of_secrets_stays(written):
+    assert scrubbed(written) == written
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "o'brien@example.org",
+        '"a\\"b c"@example.org',
+        "jan@[192.0.2.1]",
+        '"jan"@[IPv6:::1]',
+        "&#34;a b&#34;@example.org",
+    ],
+)
+def test_an_address_is_taken_out_whole(address):
+    assert without_addresses(f"no {address} here") == "no <address> here"
+
+
 def test_addresses_are_taken_out_and_what_only_looks_like_one_stays():
     assert without_addresses("To: Zoë <zoe@example.org>, jan@x.nl; /users/a%40b.nl/x") == (
         "To: Zoë <<address>>, <address>; /users/<address>/x"
@@ -129,6 +215,12 @@ def test_values_of_any_kind_are_scrubbed():
         "x@" * 100_000,
         '"' * 100_000 + "@",
         '"a' * 100_000 + "@",
+        "o'" * 100_000 + "@",
+        "x@[" * 50_000,
+        "token='" * 30_000,
+        "token=&quot;" * 20_000,
+        "secret\\" * 30_000,
+        "token" + " " * 200_000,
     ],
 )
 def test_a_long_text_takes_no_longer_than_it_is_long(text):

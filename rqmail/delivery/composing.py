@@ -26,6 +26,20 @@ def composed(message: Message, contents: Contents | None, permit: Permit, store:
     for recipient in contents.recipients:
         by_kind[recipient.kind].append(Address(recipient.address, recipient.name))
     extras = contents.extras
+    files = tuple(
+        MailFile(
+            one.name,
+            one.content_type,
+            one.size,
+            one.sha256,
+            partial(store.open, one.sha256),
+            one.is_inline,
+            one.content_id,
+        )
+        for one in contents.attachments
+    )
+    if extras.raw and len(files) != 1:
+        raise UnreadableError("The mail in MIME form that was handed in is not there; the message was changed by hand.")
     return Mail(
         id=message.id,
         subject=message.subject,
@@ -35,18 +49,8 @@ def composed(message: Message, contents: Contents | None, permit: Permit, store:
         text=contents.text,
         html=contents.html,
         headers=dict(extras.headers),
-        files=tuple(
-            MailFile(
-                one.name,
-                one.content_type,
-                one.size,
-                one.sha256,
-                partial(store.open, one.sha256),
-                one.is_inline,
-                one.content_id,
-            )
-            for one in contents.attachments
-        ),
+        files=() if extras.raw else files,
+        raw=files[0] if extras.raw else None,
         reply_to=tuple(Address(one.address, one.name) for one in extras.reply_to),
         importance=extras.importance.value,
         read_receipt=extras.read_receipt,

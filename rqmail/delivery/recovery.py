@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal, assert_never
 
@@ -16,6 +16,7 @@ from rqmail.logs import event_log
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.models.backlog import overdue
 from rqmail.models.base import AWAY_ERRORS, pooled_connection
+from rqmail.models.contents import is_raw
 from rqmail.models.mailbox import Provider
 from rqmail.models.message import Event, Message, MessageStatus, Route
 from rqmail.queues import MailQueues
@@ -180,6 +181,8 @@ class Recovery:
             return self._by_policy(message, now, NO_MAILBOX_NOTE, looks)
         if route in looks.unreadable:
             return self._by_policy(message, now, NOT_READABLE_NOTE, looks)
+        if route is not None and is_raw(message.id):
+            route = replace(route, marked=False)  # between its making and its marking a draft has the header alone
         mailbox = None if route is None else self._senders.mailbox_of(route)
         if route is None or mailbox is None:
             return self._hold(message, now, ACCESS_GONE_NOTE, looks)

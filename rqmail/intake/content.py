@@ -6,14 +6,18 @@ from collections.abc import Sequence
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import parse_addresses
-from rqmail.intake.attachments import MAX_FILE_BYTES, MAX_FILES, Most, Reader
+from rqmail.intake.attachments import MAX_FILE_BYTES, MAX_FILES, Attachment, Most, Reader
 from rqmail.intake.headers import LIST_UNSUBSCRIBE, checked_headers
 from rqmail.intake.pictures import check_pictures
+from rqmail.intake.sender_rules import SenderRules
 from rqmail.mailers.base import as_base64
 from rqmail.mailers.graph.size import LARGEST_REQUEST
 from rqmail.models.content import AttachedFile, Extras, Importance, Person
 
 MAX_REPLY_TO = 50
+
+#: Bytes of a mail in MIME form: as base64 it has to fit one request, with a header of ours.
+MAX_RAW_BYTES = LARGEST_REQUEST // 4 * 3 - 1024
 
 #: What Graph's JSON puts around a file, at most and without what it is called.
 AROUND_A_FILE = 700
@@ -80,6 +84,16 @@ def checked_files(
         files.append(file)
     check_pictures(html, files)
     return tuple(files)
+
+
+def checked_raw(raw: object, attachments: object, rules: SenderRules, reader: Reader) -> tuple[AttachedFile, ...]:
+    """Answer a mail in MIME form as the only file of its message; raises ``InvalidInputError``."""
+    if not rules.through_graph:
+        raise InvalidInputError("eml", "a mail to be sent as it is", "a sender that sends through Microsoft Graph")
+    if attachments:
+        raise InvalidInputError("attachments", "files", "none beside a mail that is sent as it is")
+    most = Most(min(MAX_RAW_BYTES, rules.max_message_bytes), "Microsoft Graph takes a mail in MIME form in one request")
+    return (reader.read(Attachment("mail.eml", raw, "message/rfc822"), most),)  # type: ignore[arg-type]
 
 
 def refuse_what_no_upload_takes(files: Sequence[AttachedFile]) -> None:

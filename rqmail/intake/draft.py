@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from rqmail.clock import Clock
 from rqmail.content_store import ContentStore
@@ -16,6 +17,7 @@ from rqmail.intake.attachments import Attachment, Reader
 from rqmail.intake.content import (
     checked_extras,
     checked_files,
+    checked_raw,
     refuse_what_no_upload_takes,
 )
 from rqmail.intake.moments import check_moments, moment_of
@@ -55,7 +57,9 @@ class Draft:
     ``importance`` is how mail programs mark it, ``priority`` when it goes out. ``headers`` are names and values;
     ``unsubscribe_url`` makes those of one-click unsubscribing. ``from_`` is whom it is from, where not the mailbox.
     With ``ignore_unsubscribed`` it also goes to whoever unsubscribed: no news, but what somebody needs, as an invoice.
-    ``unsubscribe`` gives a mail to one recipient a link to unsubscribe by, and mail programs their one click.
+    ``unsubscribe`` gives a mail to one recipient a link to unsubscribe by, and mail programs their one click. ``raw``
+    is the mail itself in MIME form (bytes, a path, an open binary file): it is sent as it is, to these recipients, and
+    takes no attachments beside it.
     """
 
     sender: str
@@ -78,6 +82,7 @@ class Draft:
     from_: str | None = None
     ignore_unsubscribed: bool = False
     unsubscribe: bool = False
+    raw: bytes | str | Path | BinaryIO | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +239,13 @@ def check(
         raise InvalidInputError(
             "unsubscribe", f"{len(recipients)} recipients", "one recipient: the link is theirs alone"
         )
-    files = checked_files(
-        draft.attachments, text=text, html=html, most_bytes=rules.max_message_bytes, reader=reader or Reader()
-    )
+    if draft.raw is None:
+        files = checked_files(
+            draft.attachments, text=text, html=html, most_bytes=rules.max_message_bytes, reader=reader or Reader()
+        )
+    else:
+        files = checked_raw(draft.raw, draft.attachments, rules, reader or Reader())
+        extras = replace(extras, raw=True)
     if rules.through_graph:
         refuse_what_no_upload_takes(files)
     message = NewMessage(

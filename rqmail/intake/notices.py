@@ -61,8 +61,12 @@ def notices_of(message: NewMessage, rules: SenderRules, may_write: Callable[[str
         for one in message.attachments
         if is_blocked(one.name)
     ]
-    if rules.through_graph and message.attachments and (size := _request_size(message)) > LARGEST_REQUEST:
-        found += _about_uploading(size, may_write(message.sender))
+    if message.extras.raw:
+        found = _lacking(
+            "a mail in MIME form is sent as a draft", message.attachments[0].size, may_write(message.sender)
+        )
+    elif rules.through_graph and message.attachments and (size := _request_size(message)) > LARGEST_REQUEST:
+        found += _lacking(f"a mail of {size:,} bytes goes up in parts", size, may_write(message.sender))
     return tuple(found)
 
 
@@ -72,10 +76,10 @@ def notice_of_folded(fold: Folded) -> Notice:
     return Notice(fold.left_out, text, NoticeCode.NAMED_TWICE, fold.address)
 
 
-def _about_uploading(size: int, may_write: bool | None) -> list[Notice]:
+def _lacking(what: str, size: int, may_write: bool | None) -> list[Notice]:
     if may_write:
         return []
-    needs = f"a mail of {size:,} bytes goes up in parts, which needs the app's permission Mail.ReadWrite"
+    needs = f"{what}, which needs the app's permission Mail.ReadWrite"
     if may_write is None:
         return [Notice("attachments", needs, NoticeCode.NEEDS_READ_WRITE, f"{size:,}")]
     waits = f"{needs}; it did not have it when it was last asked, and the mail waits until it has"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import BinaryIO
+from dataclasses import dataclass, replace
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO, cast
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import check_address
@@ -17,6 +19,9 @@ from rqmail.intake.headers import MAX_HEADERS, checked_headers
 from rqmail.text.addresses import same_person
 
 _NO_SUBJECT = "(no subject)"
+
+#: Less than this of a mail that comes as a stream stays in memory.
+_IN_MEMORY = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +39,36 @@ def relayed(
     """Read a mail of ``sender`` for ``recipients``, checked addresses; ``None`` for those that its headers name.
 
     ``address`` is that of the mailbox: where it is known, a From that is another one stays. Headers' To and Cc that
-    are among the recipients stay as they are; everybody else is a Bcc. Raises ``InvalidInputError`` for what is no
-    mail, and for one that JSON cannot say.
+    are among the recipients stay as they are; everybody else is a Bcc. A mail that JSON cannot say (signed, encrypted,
+    a meeting, a report) is kept and sent as it is. Raises ``InvalidInputError`` for what is no mail.
     """
-    with read_mail(source) as mail:
-        if mail.only_as_mime:
-            raise InvalidInputError("eml", mail.only_as_mime, "a mail that Graph's JSON can say")
-        yield Relayed(_draft(mail, sender, recipients, address), mail.message_id)
+    with _again_readable(source) as kept:
+        begin = kept.tell()
+        with read_mail(kept) as mail:
+            draft = _draft(mail, sender, recipients, address)
+            if mail.only_as_mime:
+                kept.seek(begin)
+                draft = _as_it_is(draft, kept)
+            yield Relayed(draft, mail.message_id)
+
+
+@contextmanager
+def _again_readable(source: BinaryIO) -> Iterator[BinaryIO]:
+    """Answer a mail that can be read a second time: on disk where it is large and comes as a stream."""
+    if source.seekable():
+        yield source
+        return
+    with SpooledTemporaryFile(_IN_MEMORY) as copy:
+        shutil.copyfileobj(source, copy)
+        copy.seek(0)
+        yield cast(BinaryIO, copy)
+
+
+def _as_it_is(draft: Draft, mail: BinaryIO) -> Draft:
+    """Answer the draft of a mail that goes as it came; what was read of it is only shown."""
+    shown = draft.html if draft.html is None or "cid:" not in draft.html.lower() else None
+    text = draft.text if draft.text is not None or shown is not None else "\n"
+    return replace(draft, raw=mail, attachments=(), text=text, html=shown, headers=())
 
 
 def _draft(mail: Mail, sender: str, recipients: Sequence[str] | None, address: str | None) -> Draft:

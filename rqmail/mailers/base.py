@@ -83,7 +83,8 @@ class Mail:
     ``text`` and ``html`` are the bodies, ``None`` where there is none; ``headers`` are extra headers by name, of which
     intake has let through what may be set; ``from_`` is whom the mail is from, where not the mailbox itself;
     ``copied`` is whether the provider is to keep a copy in Sent Items; ``internet_message_id`` is the Message-ID by
-    which it is found in a mailbox that takes no property of ours, ``None`` in all others; ``permit`` is to be taken
+    which it is found in a mailbox that takes no property of ours, ``None`` in all others; ``raw`` is the mail itself in
+    MIME form where nothing else says it: all but its recipients is then as it stands there; ``permit`` is to be taken
     before the request is written, where somebody must know that moment; ``attempt`` names this attempt at it, and
     ``tried_before`` says that it is not the first.
     """
@@ -104,6 +105,7 @@ class Mail:
     from_: Address | None = None
     copied: bool = True
     internet_message_id: str | None = None
+    raw: MailFile | None = None
     permit: Permit | None = field(default=None, compare=False, repr=False)
     attempt: str | None = field(default=None, compare=False)
     tried_before: bool = field(default=False, compare=False)

@@ -10,7 +10,12 @@ from rqmail.mailers.base import Address, Mail, MailFile, wire_address
 
 
 def as_mime(mail: Mail, sender: Address) -> bytes:
-    """Write ``mail`` as ``sender`` sends it, Bcc and all: whoever looks at it wants to see whom it was for."""
+    """Write ``mail`` as ``sender`` sends it, Bcc and all: whoever looks at it wants to see whom it was for.
+
+    One in MIME form is written as it came.
+    """
+    if mail.raw is not None:
+        return mail.raw.read()
     message = EmailMessage(policy=SMTP)
     message["From"] = _person(mail.from_ or sender)
     for name, people in (("To", mail.to), ("Cc", mail.cc), ("Bcc", mail.bcc), ("Reply-To", mail.reply_to)):

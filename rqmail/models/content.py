@@ -50,7 +50,8 @@ class Extras:
 
     ``from_`` is whom the mail is from where that is not the mailbox itself. With ``ignore_unsubscribed`` it also goes
     to whoever unsubscribed: a mail that is no news, such as an invoice. With ``unsubscribe`` it gets a link of its only
-    recipient's own to unsubscribe by, when it is sent.
+    recipient's own to unsubscribe by, when it is sent. With ``raw`` its only file is the mail itself in MIME form,
+    to be sent as it is.
     """
 
     reply_to: tuple[Person, ...] = ()
@@ -61,6 +62,7 @@ class Extras:
     from_: Person | None = None
     ignore_unsubscribed: bool = False
     unsubscribe: bool = False
+    raw: bool = False
 
     @property
     def unsubscribe_url(self) -> str | None:
@@ -80,6 +82,7 @@ class Extras:
             "from": [] if self.from_ is None else [self.from_.address, self.from_.name],
             "ignoreUnsubscribed": self.ignore_unsubscribed,
             "unsubscribe": self.unsubscribe,
+            "raw": self.raw,
         }
         given = {name: value for name, value in told.items() if value}
         return json.dumps(given, ensure_ascii=False, separators=(",", ":")) if given else None
@@ -103,6 +106,7 @@ def extras_of(column: str | None) -> Extras | None:
             from_=Person(*told["from"]) if told.get("from") else None,
             ignore_unsubscribed=bool(told.get("ignoreUnsubscribed")),
             unsubscribe=bool(told.get("unsubscribe")),
+            raw=bool(told.get("raw")),
         )
     except (ValueError, TypeError, AttributeError):
         return None

@@ -55,6 +55,15 @@ def load_contents(ids: Sequence[str]) -> dict[str, Contents]:
     return found
 
 
+def is_raw(message_id: str) -> bool:
+    """Say whether a message is a mail in MIME form that is sent as it is."""
+    with pooled_connection():
+        found = db.execute_sql(f"SELECT extras FROM message_content WHERE message_id = {db.param}", (message_id,))  # noqa: S608
+        row = found.fetchone()
+    extras = None if row is None else extras_of(row[0])
+    return extras is not None and extras.raw
+
+
 def load_recipients(ids: Sequence[str]) -> dict[str, list[NewRecipient]]:
     """Fetch the recipients of these messages; left out is a message that has one which cannot be read."""
     if not ids:

@@ -80,7 +80,7 @@ class NewMessage:
 
         The mailer knows to the byte, and its word is written down before the mail goes out.
         """
-        if not self.attachments:
+        if not self.attachments or self.extras.raw:
             return None
         in_base64 = [(one.size + 2) // 3 * 4 for one in self.attachments]
         bodies = sum(len(body.encode(errors="replace")) for body in (self.text, self.html) if body)

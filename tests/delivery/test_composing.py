@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 import pytest
 
 from rqmail.content_store import ContentStore
 from rqmail.delivery.composing import UnreadableError, composed
+from rqmail.errors import InvalidInputError
 from rqmail.intake.attachments import Attachment
 from rqmail.intake.draft import Draft, Intake
+from rqmail.intake.relayed import relayed
 from rqmail.mailers.base import Address
-from rqmail.models.contents import load_contents
+from rqmail.models.attachments import MessageAttachment
+from rqmail.models.contents import is_raw, load_contents
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, Recipient
 
@@ -71,4 +76,58 @@ def test_half_a_message_is_no_mail(store, clock):
     message_id = Intake(clock, lambda: None).submit(Draft("mailbox:news", "s", to="a@x.nl", text="t"))
     Recipient.delete().execute()
     with pytest.raises(UnreadableError):
+        mail_of(message_id, store)
+
+
+MEETING = (
+    b"Subject: Overleg\nFrom: news@x.nl\nTo: listed@x.nl\nMIME-Version: 1.0\n"
+    b"Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/html\n\n<p>dag</p>\n"
+    b"--b\nContent-Type: text/calendar; method=REQUEST\n\nBEGIN:VCALENDAR\nEND:VCALENDAR\n--b--\n"
+)
+
+
+class Once(BytesIO):
+    """A mail that can be read once, as it comes from a pipe."""
+
+    def seekable(self):
+        return False
+
+
+@pytest.mark.parametrize("opened", [BytesIO, Once])
+def test_a_mail_that_json_cannot_say_is_kept_and_reaches_the_mailer_as_it_came(store, clock, opened):
+    intake = Intake(clock, lambda: None, contents=store)
+    with relayed(opened(MEETING), "mailbox:news", ["a@x.nl", "listed@x.nl"]) as found:
+        [checked] = intake.take([found.draft])
+    assert [one.code.value for one in checked.notices] == ["needs-read-write"]
+    assert "a mail in MIME form is sent as a draft" in checked.notices[0].text
+
+    mail = mail_of(checked.message.id, store)
+    assert (mail.raw.read(), mail.files, mail.subject) == (MEETING, (), "Overleg")
+    assert ([one.address for one in mail.to], [one.address for one in mail.bcc]) == (["listed@x.nl"], ["a@x.nl"])
+    assert mail.html == "<p>dag</p>"
+    assert is_raw(checked.message.id)
+    assert Message.get_by_id(checked.message.id).upload_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"raw": bytes(4_000_000)}, "Microsoft Graph takes a mail in MIME form in one request"),
+        ({"raw": MEETING, "attachments": [Attachment("a.pdf", b"%PDF")]}, "none beside a mail that is sent as it is"),
+        ({"raw": MEETING, "sender": "default"}, "a sender that sends through Microsoft Graph"),
+    ],
+)
+def test_what_cannot_be_sent_as_it_is_is_refused_when_it_is_handed_in(store, clock, fields, told):
+    with pytest.raises(InvalidInputError, match=told):
+        Intake(clock, lambda: None).submit(
+            Draft(**({"sender": "mailbox:news"} | fields), subject="x", to="a@x.nl", text="x")
+        )
+
+
+def test_a_message_whose_mail_was_taken_away_by_hand_is_not_sent_empty(store, clock):
+    message_id = Intake(clock, lambda: None, contents=store).submit(
+        Draft("mailbox:news", "x", to="a@x.nl", text="x", raw=MEETING)
+    )
+    MessageAttachment.delete().execute()
+    with pytest.raises(UnreadableError, match="MIME form"):
         mail_of(message_id, store)

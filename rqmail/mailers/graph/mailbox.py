@@ -121,7 +121,8 @@ class GraphMailbox:
             "&$select=id,internetMessageId,createdDateTime,sentDateTime&$top=10"
         )
         if folder == "drafts":
-            uploads = f"singleValueExtendedProperties($filter=id eq '{UPLOAD_PROPERTY}')"
+            named = f"id eq '{UPLOAD_PROPERTY}'" + ("" if self._marked else f" or id eq '{ID_PROPERTY}'")
+            uploads = f"singleValueExtendedProperties($filter={named})"
             url += f"&$expand={quote(uploads, safe='')}"
         found: list[Sighting] = []
         for _ in range(_MOST_PAGES):
@@ -167,8 +168,9 @@ class GraphMailbox:
             properties = row.get("singleValueExtendedProperties") or [] if folder == "drafts" else []
             is_upload = any(str(one["id"]).lower() == UPLOAD_PROPERTY.lower() for one in properties)
             told = row.get("internetMessageId")
-            if not self._marked and folder == "drafts":
-                is_upload = told == internet_message_id(message_id, self._address, upload=True)
+            if not self._marked and folder == "drafts" and not is_upload:
+                # Not handed over in one request, which has the other id of ours, and not marked yet: ours to be filled.
+                is_upload = not properties and told != internet_message_id(message_id, self._address)
             sighting = Sighting(folder, str(row["id"]), at, told, is_upload)
         except (KeyError, TypeError, ValueError):
             raise _unreadable() from None

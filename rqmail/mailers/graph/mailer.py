@@ -13,7 +13,7 @@ from rqmail.mailers.graph.errors import error_for_answer
 from rqmail.mailers.graph.http import GraphHttp
 from rqmail.mailers.graph.message import encode_message
 from rqmail.mailers.graph.size import LARGEST_REQUEST
-from rqmail.mailers.graph.upload import UploadingMailer, uploads
+from rqmail.mailers.graph.upload import UploadingMailer, needs_draft
 from rqmail.mailers.http.transport import slow_seconds
 
 
@@ -40,7 +40,7 @@ class MicrosoftGraphMailer:
 
     def send(self, mail: Mail) -> Receipt:
         """Send ``mail`` once; 202 is success whatever else the answer says."""
-        if uploads(mail):
+        if needs_draft(mail):
             return self._uploads.send(mail)
         body = encode_message(mail)
         if len(body) > LARGEST_REQUEST:

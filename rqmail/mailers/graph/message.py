@@ -67,10 +67,7 @@ def message_of(mail: Mail) -> dict[str, Any]:
         else {"contentType": "text", "content": mail.text or ""},
         "toRecipients": _recipients(mail.to),
     }
-    if mail.cc:
-        message["ccRecipients"] = _recipients(mail.cc)
-    if mail.bcc:
-        message["bccRecipients"] = _recipients(mail.bcc)
+    message |= {name: people for name, people in envelope_of(mail).items() if people}
     if mail.reply_to:
         message["replyTo"] = _recipients(mail.reply_to)
     if mail.from_ is not None:
@@ -87,6 +84,15 @@ def message_of(mail: Mail) -> dict[str, Any]:
     message["internetMessageHeaders"] = headers
     message["singleValueExtendedProperties"] = properties
     return message
+
+
+def envelope_of(mail: Mail) -> dict[str, Any]:
+    """Say whom a mail is for; a list without anybody stands there empty."""
+    return {
+        "toRecipients": _recipients(mail.to),
+        "ccRecipients": _recipients(mail.cc),
+        "bccRecipients": _recipients(mail.bcc),
+    }
 
 
 def _headers_and_properties(mail: Mail) -> tuple[list[dict[str, str]], list[dict[str, str]]]:

@@ -1,9 +1,10 @@
-"""Sends a mail whose files do not fit one request: a draft, its files one after another, then ``/send``."""
+"""Sends a mail that does not fit one request, or JSON: a draft, its files one after another, then ``/send``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 from urllib.parse import quote
 
 from rqmail.clock import Clock
@@ -20,14 +21,17 @@ from rqmail.mailers.graph.draft_calls import DraftCalls, UnansweredError, certai
 from rqmail.mailers.graph.http import GraphHttp
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.mailers.graph.message import (
+    ID_PROPERTY,
     UPLOAD_PROPERTY,
     attachment_of,
     attachment_size,
     encoded,
+    envelope_of,
     internet_message_id,
     message_of,
     request_size,
 )
+from rqmail.mailers.graph.raw import as_request
 from rqmail.mailers.graph.size import LARGEST_REQUEST
 from rqmail.mailers.graph.upload_session import FileUpload, count_files
 from rqmail.mailers.http.transport import slow_seconds
@@ -92,12 +96,11 @@ class UploadingMailer:
 
     def _draft(self, mail: Mail) -> str:
         """Make the draft, all of the mail but its files, and answer its address."""
-        message = message_of(mail)
-        if mail.internet_message_id is None:
-            message["singleValueExtendedProperties"].append({"id": UPLOAD_PROPERTY, "value": mail.attempt or mail.id})
+        kind = {}
+        if mail.raw is None:
+            body = self._message(mail)
         else:
-            message["internetMessageId"] = internet_message_id(mail.id, self._mailbox_address, upload=True)
-        body = encoded(message)
+            kind["Content-Type"], body = "text/plain", as_request(mail.raw.read(), mail.id)
         if len(body) > LARGEST_REQUEST:
             raise MailRejectedError(
                 f"The mail is too large: {len(body):,} bytes without its files,"
@@ -105,7 +108,9 @@ class UploadingMailer:
             )
         mail.hold(2 * slow_seconds(len(body)))
         try:
-            answer = self._calls.ask("make the draft", "POST", self._messages_url, body, limit=_DRAFT_ANSWER_LIMIT)
+            answer = self._calls.ask(
+                "make the draft", "POST", self._messages_url, body, kind, limit=_DRAFT_ANSWER_LIMIT
+            )
             draft_id = document_of(answer).get("id")
             if not isinstance(draft_id, str):
                 raise UnansweredError("The draft Microsoft Graph made could not be read; nothing was sent")
@@ -115,8 +120,29 @@ class UploadingMailer:
             raise
         return f"{self._messages_url}/{quote(draft_id, safe='')}"
 
+    def _message(self, mail: Mail) -> bytes:
+        message = message_of(mail)
+        if mail.internet_message_id is None:
+            message["singleValueExtendedProperties"].append({"id": UPLOAD_PROPERTY, "value": mail.attempt or mail.id})
+        else:
+            message["internetMessageId"] = internet_message_id(mail.id, self._mailbox_address, upload=True)
+        return encoded(message)
+
+    def _envelope(self, mail: Mail, draft_url: str) -> None:
+        """Give a draft made from MIME the recipients it is for, whoever its headers name, and our properties."""
+        document: dict[str, Any] = envelope_of(mail)
+        if mail.internet_message_id is None:
+            document["singleValueExtendedProperties"] = [
+                {"id": ID_PROPERTY, "value": mail.id},
+                {"id": UPLOAD_PROPERTY, "value": mail.attempt or mail.id},
+            ]
+        mail.hold(0)
+        self._calls.ask("address the draft", "PATCH", draft_url, encoded(document), limit=_DRAFT_ANSWER_LIMIT)
+
     def _fill(self, mail: Mail, draft_url: str) -> None:
-        """Add the files, in their order."""
+        """Add the files, in their order; to a draft made from MIME, whom it is for."""
+        if mail.raw is not None:
+            return self._envelope(mail, draft_url)
         attachments_url = f"{draft_url}/attachments"
         begun_again = False
         for number, file in enumerate(mail.files):
@@ -129,10 +155,11 @@ class UploadingMailer:
                 begun_again |= upload.run(attached=number)
         if begun_again and count_files(self._calls, attachments_url) != len(mail.files):
             raise MailTransientError("A file came into the draft twice, as an upload was begun again; nothing was sent")
+        return None
 
     def _mailbox(self, mail: Mail) -> GraphMailbox:
         """Answer the mailbox as the drafts of this mail are found in it."""
-        marked = mail.internet_message_id is None
+        marked = mail.internet_message_id is None and mail.raw is None
         return GraphMailbox(self._http, self._base_url, self._mailbox_address, clock=self._clock, marked=marked)
 
     def _send(self, mail: Mail, draft_url: str) -> Receipt:
@@ -154,6 +181,11 @@ def fits_one_request(file: MailFile) -> bool:
 def uploads(mail: Mail) -> bool:
     """Say whether a mail does not fit one request and has files, so that these are uploaded to a draft."""
     return bool(mail.files) and request_size(mail) > LARGEST_REQUEST
+
+
+def needs_draft(mail: Mail) -> bool:
+    """Say whether a mail is sent as a draft: its files do not fit one request, or it is one in MIME form."""
+    return mail.raw is not None or uploads(mail)
 
 
 def upload_volume(mail: Mail) -> int:

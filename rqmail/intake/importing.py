@@ -6,35 +6,26 @@ behind is finished by whoever finds it: everything it needs is in the database.
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import IO, Any
-
-from uuid_utils import uuid7
+from datetime import timedelta
+from typing import IO
 
 from rqmail.clock import Clock
 from rqmail.intake.draft import Intake, is_due
 from rqmail.intake.files import MAX_ERRORS_TOLD, FileCheck, Reading
-from rqmail.intake.reports import BadRow, Duplicate, ImportReport, RowError, RowNotice, SuppressedRow
+from rqmail.intake.imported import Import, seen
+from rqmail.intake.kept_aside import LEASE, KeptAside
+from rqmail.intake.reports import BadRow, ImportReport, RowError
 from rqmail.logs import event_log
 from rqmail.models import importing
-from rqmail.models.importing import ImportState, MessageImport
+from rqmail.models.importing import ImportState
 from rqmail.models.message import NewMessage
 
 __all__ = ["Import", "ImportState", "Imports", "Recovered"]
 
 log = event_log()
-
-#: A part holds so many rows at most, and so many characters: this long SQLite's only writer is taken, and so much is
-#: in memory.
-PART_ROWS = 1_000
-PART_CHARACTERS = 4_000_000
-
-#: After so long without a part, whoever checked or stored an import is taken for dead.
-_LEASE = timedelta(minutes=10)
 
 #: What was checked and never stored, and what is wrong with a refused file, is kept for so long.
 KEPT_ASIDE = timedelta(days=7)
@@ -46,28 +37,6 @@ MOST_REMEMBERED = 1_000
 _PARTS_A_PASS = 10
 
 Progress = Callable[[str, int, float], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Import:
-    """An import as people look at it: ``expected`` messages come of its rows, ``stored`` of them are there.
-
-    ``messages`` counts what became of those, by status.
-    """
-
-    id: str
-    who: str
-    file_name: str
-    sender: str
-    state: ImportState
-    rows: int
-    expected: int
-    stored: int
-    created_on: datetime
-    ended_on: datetime | None
-    ended_by: str | None
-    report: ImportReport
-    messages: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +78,7 @@ class Imports:
         ``on_progress`` hears ``check`` or ``store``, the rows so far and the share of the work, 0 to 1. Raises
         ``InvalidInputError`` when the file cannot be read at all.
         """
-        aside = None if dry_run else _Aside(self._clock, self._intake, self._who, name, sender, ImportState.STORING)
+        aside = None if dry_run else KeptAside(self._clock, self._intake, self._who, name, sender, ImportState.STORING)
         check = FileCheck(
             self._intake.checks(), sender, reading or Reading(), skip_duplicates, ignore_unsubscribed, MOST_REMEMBERED
         )
@@ -134,7 +103,7 @@ class Imports:
 
         The import is CHECKED then, or REFUSED with its bad rows when there is one.
         """
-        aside = _Aside(self._clock, self._intake, self._who, name, sender, ImportState.CHECKED)
+        aside = KeptAside(self._clock, self._intake, self._who, name, sender, ImportState.CHECKED)
         check = FileCheck(
             self._intake.checks(), sender, reading or Reading(), skip_duplicates, ignore_unsubscribed, MOST_REMEMBERED
         )
@@ -145,7 +114,7 @@ class Imports:
 
         Raises ``ConflictError`` for an import in another state.
         """
-        importing.begin_storing(import_id, lease_until=self._clock() + _LEASE)
+        importing.begin_storing(import_id, lease_until=self._clock() + LEASE)
         return self._store(import_id, on_progress)
 
     def store_in_background(self, import_id: str) -> None:
@@ -153,7 +122,7 @@ class Imports:
 
         Should this process end before, recovery goes on with it.
         """
-        importing.begin_storing(import_id, lease_until=self._clock() + _LEASE)
+        importing.begin_storing(import_id, lease_until=self._clock() + LEASE)
 
         def go_on() -> None:
             try:
@@ -172,14 +141,14 @@ class Imports:
 
     def find(self, import_id: str) -> Import:
         """Answer an import; raises ``NotFoundError`` when there is none of this id."""
-        return _seen(importing.find(import_id), importing.count_by_status(import_id))
+        return seen(importing.find(import_id), importing.count_by_status(import_id))
 
     def recent(self, *, limit: int = 50, after: str | None = None) -> list[Import]:
         """List imports, newest first; ``after`` is the id of the last one already seen.
 
         Their ``messages`` are not counted: :meth:`find` does.
         """
-        return [_seen(row, {}) for row in importing.recent(limit=limit, after=after)]
+        return [seen(row, {}) for row in importing.recent(limit=limit, after=after)]
 
     def first_messages(self, import_id: str, number: int = 5) -> list[NewMessage]:
         """Answer the first messages of a CHECKED import, as they will be stored."""
@@ -224,7 +193,7 @@ class Imports:
 
     def _store_part(self, import_id: str, *, left_behind: bool = False) -> int | None:
         now = self._clock()
-        messages = importing.store_next(import_id, now=now, lease_until=now if left_behind else now + _LEASE)
+        messages = importing.store_next(import_id, now=now, lease_until=now if left_behind else now + LEASE)
         if messages is None:
             return None
         self._intake.announce(due=any(is_due(message, now) for message in messages))
@@ -234,7 +203,7 @@ class Imports:
 def _checked(
     check: FileCheck,
     file: IO[bytes],
-    aside: _Aside | None,
+    aside: KeptAside | None,
     on_bad_row: Callable[[BadRow], None],
     on_progress: Progress,
 ) -> ImportReport:
@@ -260,138 +229,3 @@ def _told(report: ImportReport, number: int) -> ImportReport:
         suppressed_rows=report.suppressed_rows[:number],
         notice_rows=report.notice_rows[:number],
     )
-
-
-class _Aside:
-    """What a check keeps aside: all messages of a file, or, from the first bad row on, its bad rows only.
-
-    A file without any is ``afterwards`` CHECKED, or on its way into the table (STORING) at once.
-    """
-
-    def __init__(
-        self, clock: Clock, intake: Intake, who: str, file_name: str, sender: str, afterwards: ImportState
-    ) -> None:
-        self.id = str(uuid7())
-        self._clock = clock
-        self._intake = intake
-        self._who = who
-        self._file_name = file_name.replace("\x00", "")[:500].encode(errors="replace").decode()
-        self._sender = sender
-        self._afterwards = afterwards
-        self._begun = False
-        self._refused = False
-        self._part: list[Any] = []
-        self._characters = 0
-        self._number = 0
-
-    def add_message(self, message: NewMessage) -> None:
-        if not self._refused:
-            self._add(message, len(message.text or "") + len(message.html or ""))
-
-    def add_bad_row(self, row: BadRow) -> None:
-        if not self._refused:
-            self._refused = True
-            self._part, self._characters, self._number = [], 0, 0
-            if self._begun:
-                importing.drop_parts(self.id)
-        error = row.error
-        self._add((row.header, row.cells, error.row, error.field, error.message), sum(map(len, row.cells)))
-
-    def end(self, report: ImportReport) -> ImportReport:
-        self._flush()
-        state = ImportState.REFUSED if report.error_count else self._afterwards
-        importing.end_check(
-            self.id,
-            state,
-            rows=report.rows,
-            expected=0 if report.error_count else report.rows - report.skipped - report.emptied,
-            report=_remembered(report),
-            now=self._clock(),
-            lease_until=self._clock() + _LEASE,
-        )
-        return replace(report, import_id=self.id)
-
-    def forget(self) -> None:
-        if self._begun:
-            importing.forget(self.id)
-
-    def _add(self, one: object, characters: int) -> None:
-        self._part.append(one)
-        self._characters += characters
-        if len(self._part) >= PART_ROWS or self._characters >= PART_CHARACTERS:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._part:
-            return
-        if not self._begun:
-            now = self._clock()
-            importing.begin(self.id, self._who, self._file_name, self._sender, now=now, lease_until=now + _LEASE)
-            self._begun = True
-        self._number += 1
-        if self._refused:
-            importing.keep_bad_rows(self.id, self._number, self._part, lease_until=self._clock() + _LEASE)
-        else:
-            self._intake.keep_files(self._part)
-            importing.keep_messages(self.id, self._number, self._part, lease_until=self._clock() + _LEASE)
-        self._part, self._characters = [], 0
-
-
-def _remembered(report: ImportReport) -> dict[str, Any]:
-    return {
-        "errorCount": report.error_count,
-        "errors": [(one.row, one.field, one.message) for one in report.errors],
-        "encoding": report.encoding,
-        "delimiter": report.delimiter,
-        "passedOver": report.passed_over,
-        "duplicates": report.duplicates,
-        "skipped": report.skipped,
-        "duplicateRows": [(one.row, one.address) for one in report.duplicate_rows],
-        "suppressed": report.suppressed,
-        "emptied": report.emptied,
-        "suppressedRows": [(one.row, one.address, one.reason) for one in report.suppressed_rows],
-        "notices": report.notices,
-        "noticeRows": [(one.row, one.field, one.text, one.code, one.about) for one in report.notice_rows],
-    }
-
-
-def _seen(row: MessageImport, messages: dict[str, int]) -> Import:
-    known: dict[str, Any] = json.loads(row.report)
-    report = ImportReport(
-        row.row_count,
-        row.stored,
-        known.get("errorCount", 0),
-        tuple(RowError(*one) for one in _listed(known, "errors")),
-        known.get("encoding", ""),
-        tuple(_listed(known, "passedOver")),
-        known.get("duplicates", 0),
-        known.get("skipped", 0),
-        tuple(Duplicate(*one) for one in _listed(known, "duplicateRows")),
-        row.id,
-        known.get("delimiter", ""),
-        known.get("suppressed", 0),
-        known.get("emptied", 0),
-        tuple(SuppressedRow(*one) for one in _listed(known, "suppressedRows")),
-        known.get("notices", 0),
-        tuple(RowNotice(*one) for one in _listed(known, "noticeRows")),
-    )
-    return Import(
-        id=row.id,
-        who=row.who,
-        file_name=row.file_name,
-        sender=row.sender,
-        state=ImportState(row.state),
-        rows=row.row_count,
-        expected=row.expected,
-        stored=row.stored,
-        created_on=row.created_on,
-        ended_on=row.ended_on,
-        ended_by=row.ended_by,
-        report=report,
-        messages=messages,
-    )
-
-
-def _listed(known: dict[str, Any], name: str) -> Sequence[Any]:
-    listed: Sequence[Any] = known.get(name, ())
-    return listed

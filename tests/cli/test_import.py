@@ -152,8 +152,8 @@ def test_what_a_killed_import_left_behind_is_finished_by_init(hand_in, run, app,
         raise SystemExit(137)
 
     monkeypatch.setattr("rqmail.intake.draft.Intake.announce", die)
-    monkeypatch.setattr("rqmail.intake.importing._LEASE", timedelta())
-    monkeypatch.setattr("rqmail.intake.importing.PART_ROWS", 1)
+    monkeypatch.setattr("rqmail.intake.importing.LEASE", timedelta())
+    monkeypatch.setattr("rqmail.intake.kept_aside.PART_ROWS", 1)
     hand_in(HEADER + "a@x.nl;1;t\nb@x.nl;2;t\n")
     assert Message.select().count() == 1
     monkeypatch.undo()

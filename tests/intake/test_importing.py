@@ -30,7 +30,7 @@ def nudges():
 
 @pytest.fixture
 def imports(database, clock, nudges, monkeypatch):
-    monkeypatch.setattr("rqmail.intake.importing.PART_ROWS", PART_ROWS)
+    monkeypatch.setattr("rqmail.intake.kept_aside.PART_ROWS", PART_ROWS)
     SystemMailbox.create(key="news", address="news@x.nl", created_on=clock(), changed_on=clock())
     return Imports(clock, Intake(clock, lambda: nudges.append(1))).by("sanne")
 

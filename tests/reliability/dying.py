@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from rqmail.intake.importing import PART_ROWS
+from rqmail.intake.kept_aside import PART_ROWS
 from support.clock import ClockAhead
 
 _forkserver = multiprocessing.get_context("forkserver")

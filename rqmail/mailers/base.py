@@ -8,6 +8,8 @@ from typing import BinaryIO, Literal, Protocol
 
 import idna
 
+from rqmail.text.of_html import text_of_html
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -150,6 +152,13 @@ class Checked:
     may_write: bool | None = None
     problem: str | None = None
     outcome: Literal["answered", "not-known", "away", "unconfigured"] = "answered"
+
+
+def plain_text(mail: Mail) -> str:
+    """Answer the text of a mail: its own, or else what its HTML says; empty for a mail that says nothing."""
+    if mail.text is not None or mail.html is None:
+        return mail.text or ""
+    return text_of_html(mail.html)
 
 
 class Mailer(Protocol):

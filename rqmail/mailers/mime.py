@@ -6,7 +6,7 @@ from email.headerregistry import Address as HeaderAddress
 from email.message import EmailMessage
 from email.policy import SMTP
 
-from rqmail.mailers.base import Address, Mail, MailFile, wire_address
+from rqmail.mailers.base import Address, Mail, MailFile, plain_text, wire_address
 
 
 def as_mime(mail: Mail, sender: Address) -> bytes:
@@ -44,11 +44,8 @@ def as_mime(mail: Mail, sender: Address) -> bytes:
 
 
 def _set_html(message: EmailMessage, html: str, mail: Mail) -> None:
-    if mail.text is None:
-        message.set_content(html, subtype="html")
-    else:
-        message.set_content(mail.text)
-        message.add_alternative(html, subtype="html")
+    message.set_content(plain_text(mail))
+    message.add_alternative(html, subtype="html")
     body = message.get_body(("html",)) or message
     for file in mail.files:
         if file.content_id is not None:

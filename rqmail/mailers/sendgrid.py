@@ -22,7 +22,7 @@ from rqmail.errors import (
     MailTransientError,
     PauseCause,
 )
-from rqmail.mailers.base import Address, Checked, Mail, MailFile, Receipt, as_base64, wire_address
+from rqmail.mailers.base import Address, Checked, Mail, MailFile, Receipt, as_base64, plain_text, wire_address
 from rqmail.mailers.http.failures import error_for_exception
 from rqmail.mailers.http.provider_text import one_line
 from rqmail.mailers.http.retry_after import believable, parse_retry_after
@@ -187,10 +187,9 @@ def _encode(mail: Mail, sender: Address) -> bytes:
         "subject": mail.subject,
         "content": [
             {"type": kind, "value": body or " "}
-            for kind, body in (("text/plain", mail.text), ("text/html", mail.html))
+            for kind, body in (("text/plain", plain_text(mail)), ("text/html", mail.html))
             if body is not None
-        ]
-        or [{"type": "text/plain", "value": " "}],
+        ],
         "headers": {**mail.headers, **_marks(mail, sender), "x-rqmail-id": mail.id},
         "custom_args": {"rqmail-id": mail.id},
     }

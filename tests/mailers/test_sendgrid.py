@@ -74,6 +74,16 @@ def test_a_mail_without_a_body_still_has_the_content_sendgrid_demands(send, mail
     assert script.asked[0].json()["content"] == [{"type": "text/plain", "value": " "}]
 
 
+def test_a_mail_of_html_alone_brings_its_text_and_before_it(send, mail):
+    script = Script([ACCEPTED])
+    send(replace(mail, text=None, html="<p>Dag <b>Jan</b></p>"), script)
+
+    assert script.asked[0].json()["content"] == [
+        {"type": "text/plain", "value": "Dag Jan\n"},
+        {"type": "text/html", "value": "<p>Dag <b>Jan</b></p>"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [

@@ -80,7 +80,7 @@ def forecast(
             click.echo(f"This holds from when it is mended: {problem.text}", err=True)
     if told.mailboxes:
         when = (
-            "nobody can tell: a mailbox is paused without an end, a message is larger than a whole day,"
+            "nobody can tell: a mailbox is paused without an end or waits for a person, a message is larger than a whole day,"
             " or it would take a hundred years"
         )
         many = counted(told.messages, "message", "messages")

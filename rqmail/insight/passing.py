@@ -9,7 +9,8 @@ from datetime import datetime
 from rqmail.insight.configured import Configured
 from rqmail.insight.forecast import budgets_of
 from rqmail.insight.simulation import Budgets
-from rqmail.insight.turns import pause_of
+from rqmail.insight.standing import ENDLESS
+from rqmail.insight.turns import needs_a_person, pause_of
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.pacing import Pacing, tighter
 from rqmail.ratelimit.usage import Usage
@@ -42,6 +43,6 @@ def passing_budgets(
                 held[one.budget_key],
                 rolling=usage.minute_rolling is not None,
                 pacing=tighter(pacings[one.budget_key]),
-                paused_until=None if pause is None else pause.until,
+                paused_until=None if pause is None else now + 2 * ENDLESS if needs_a_person(pause) else pause.until,
             )
     return budgets

@@ -20,7 +20,7 @@ TurnCode = (
 )
 
 #: A pause that ends no sooner was made to last until somebody ends it.
-_ENDLESS = timedelta(days=182)
+ENDLESS = timedelta(days=182)
 
 #: From this share of a budget on a mailbox is called near its limit.
 NEAR = 0.9
@@ -55,7 +55,7 @@ class Pause:
 
 def pause_end(until: datetime, now: datetime) -> datetime | None:
     """Answer when a pause ends, ``None`` where it was made to last until somebody ends it."""
-    return None if until - now > _ENDLESS else until
+    return None if until - now > ENDLESS else until
 
 
 @dataclass(frozen=True, slots=True)

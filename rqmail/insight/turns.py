@@ -50,6 +50,11 @@ def pause_of(kept: Pause | None, usage: Usage, now: datetime) -> Pause | None:
     return running
 
 
+def needs_a_person(pause: Pause) -> bool:
+    """Say whether a pause is for something that a person has to mend: nobody can tell when that will be."""
+    return pause.cause is not None and pause.cause in _MEANS and _MEANS[pause.cause][1]
+
+
 def turn_of(
     counted: SenderCounts,
     budget: Budget | None,

@@ -10,6 +10,7 @@ from rqmail.insight.forecast import Backlog, done_on
 from rqmail.insight.overview import Line, Overview
 from rqmail.insight.simulation import Lot
 from rqmail.insight.standing import Budget, Sentence, pause_end
+from rqmail.insight.turns import needs_a_person
 from rqmail.models import backlog
 from rqmail.models.backlog import Place
 
@@ -102,7 +103,7 @@ def _budget(place: Place, before: backlog.Before, budget: Budget) -> tuple[str, 
 def _expected(place: Place, before: backlog.Before, line: Line, now: datetime) -> datetime | None:
     budget = line.budget
     paused = None if line.pause is None else line.pause.until
-    if paused is not None and pause_end(paused, now) is None:
+    if line.pause is not None and (pause_end(line.pause.until, now) is None or needs_a_person(line.pause)):
         return None
     start = max(now, place.scheduled_on, paused or now)
     if budget is None:

@@ -7,6 +7,7 @@ import pytest
 from rqmail.administration import messages
 from rqmail.administration.mailboxes import Mailboxes
 from rqmail.insight.overview import Overview
+from rqmail.insight.planning import Plan, Planning
 from rqmail.insight.waiting import Wait, Waiting
 from rqmail.intake.draft import Draft, Intake
 from rqmail.models.mailbox import SystemMailbox
@@ -46,6 +47,18 @@ def wait(overview, clock):
 def test_what_is_next_is_taken_by_the_next_dispatch(submit, wait, clock):
     found = wait(submit())
     assert (found.waits_for, found.expected_on, found.before) == ("dispatch", clock(), 0)
+
+
+@pytest.mark.parametrize(("cause", "is_told"), [("throttled", True), ("sign-in", False), ("not-found", False)])
+def test_no_end_is_promised_while_a_person_has_to_mend_something(
+    submit, wait, overview, limiter, clock, cause, is_told
+):
+    message_id = submit()
+    limiter.pause("news@x.nl", 60_000, "why", cause=cause)
+    found, status = wait(message_id), overview.mailbox("news")
+    assert (found.expected_on is not None, status.done_on is not None) == (is_told, is_told)
+    planned = Planning(limiter, clock, RateLimits(), pacing="burst").forecast(Plan(mailboxes=("news",)))
+    assert (planned.done_on is not None) == is_told
 
 
 def test_what_is_for_later_waits_for_its_time(submit, wait, clock):

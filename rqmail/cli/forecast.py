@@ -80,8 +80,8 @@ def forecast(
             click.echo(f"This holds from when it is mended: {problem.text}", err=True)
     if told.mailboxes:
         when = (
-            "nobody can tell: a mailbox is paused without an end or waits for a person, a message is larger than a whole day,"
-            " or it would take a hundred years"
+            "nobody can tell: a mailbox is paused without an end or waits for a person,"
+            " a message is larger than a whole day, or it would take a hundred years"
         )
         many = counted(told.messages, "message", "messages")
         console().print(plain(f"{many}: {moment(told.done_on, now) if told.done_on else when}"))

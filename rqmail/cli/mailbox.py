@@ -83,11 +83,13 @@ def list_(*, json_: bool) -> None:
         "address",
         "per minute",
         "recipients/day",
+        "message bytes",
+        "sent items",
         "paused",
         "check",
-        right=("per minute", "recipients/day"),
+        right=("per minute", "recipients/day", "message bytes"),
         folds=("address", "paused"),
-        drops=("check", "paused", "address"),
+        drops=("sent items", "message bytes", "check", "paused", "address"),
     )
     defaults = app.overview.defaults
     for view in views:
@@ -96,6 +98,8 @@ def list_(*, json_: bool) -> None:
             view.address,
             _limit(view.rate_limit_per_minute, defaults.per_minute),
             _limit(view.rate_limit_recipients_per_day, defaults.recipients_per_day),
+            _limit(view.max_message_bytes, app.settings.max_message_bytes),
+            _sent_items(view),
             plain(f"{moment(view.paused_until, app.clock())}: {view.pause_reason}" if view.paused_until else ""),
             checked_word(checks, f"mailbox:{view.key}"),
         )
@@ -272,6 +276,10 @@ def _given(**given: int | str | None) -> dict[str, Any]:
 def _warn_above_exchange(view: MailboxView) -> None:
     for warning in above_exchange(view.rate_limit_per_minute, view.rate_limit_recipients_per_day):
         click.echo(f"Warning: {warning}", err=True)
+
+
+def _sent_items(view: MailboxView) -> str:
+    return f"{view.sent_items}, {view.prune_after_days} days" if view.prune_after_days else view.sent_items
 
 
 def _limit(own: int | None, default: int) -> str:

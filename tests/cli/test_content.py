@@ -114,6 +114,10 @@ def test_a_mailbox_may_have_a_bound_of_its_own_for_one_message(run, run_json):
     assert refused.exit_code == 2
     assert "the whole message may have 1,000 bytes as it is sent" in refused.stderr
     assert "maxMessageBytes: 0 is not valid" in run("mailbox", "set", "news", "--max-message-bytes", "0").stderr
+    run("mailbox", "set", "news", "--sent-items", "prune", "--prune-after-days", "30", "--no-check")
+    listed = run("mailbox", "list").stdout
+    assert "1,000" in listed
+    assert "prune, 30 days" in listed
     back = run_json("mailbox", "set", "news", "--max-message-bytes", "default", "--no-check")
     assert back["maxMessageBytes"] is None
     assert run(*MAIL, "--text", "t", "--attach", __file__).exit_code == 0

@@ -14,6 +14,7 @@ FIELDS: Final[Words] = {
     "address": lazy_gettext("Address"),
     "rateLimitPerMinute": lazy_gettext("Messages a minute"),
     "rateLimitRecipientsPerDay": lazy_gettext("Recipients a day"),
+    "maxMessageBytes": lazy_gettext("Bytes of one message"),
     "sentItems": lazy_gettext("Copies in Sent Items"),
     "pruneAfterDays": lazy_gettext("Removed after so many days"),
     "graphTenantId": lazy_gettext("Directory (tenant) id"),
@@ -33,6 +34,7 @@ TOO_LARGE: Final[Words] = {
 
 #: What a field must be.
 WRONG: Final[Words] = {
+    "maxMessageBytes": lazy_gettext("A whole number of bytes from 1 to 1,000,000,000, files as base64."),
     "sentItems": lazy_gettext("One of those in the list."),
     "pruneAfterDays": lazy_gettext("A whole number of days from 1 to 3,650, where copies are removed."),
     "rateLimitPerMinute": lazy_gettext("rateLimitPerMinute must be a positive whole number"),

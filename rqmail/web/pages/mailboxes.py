@@ -128,6 +128,23 @@ def set_sent_items(key: str) -> _Shown:
     return typed.again("pages/mailbox.html", wrong, form="sent-items", **_one(key))
 
 
+@action(blueprint, "/<key>/message-size", page=_ONE)
+@require(Scope.ADMIN)
+def set_message_size(key: str) -> _Shown:
+    """Change how large one message may be; an empty field goes back to the default."""
+    wrong: typed.Wrong = {}
+    size = typed.whole("maxMessageBytes", wrong)
+    if not wrong:
+        try:
+            changes().set_mailbox(key, max_message_bytes=size)
+        except InvalidInputError as error:
+            typed.note(wrong, error)
+        else:
+            flash(say("How large a message of %(key)s may be was saved.", key=key))
+            return back(_ONE, key=key)
+    return typed.again("pages/mailbox.html", wrong, form="message-size", **_one(key))
+
+
 @action(blueprint, "/<key>/check", page=_ONE)
 @require(Scope.ADMIN)
 def check(key: str) -> Response:
@@ -274,6 +291,7 @@ def _one(key: str) -> dict[str, Any]:
         "check": last_check(f"mailbox:{key}"),
         "unmarked": app.mailboxes.takes_no_property(key),
         "pruning": app.mailboxes.pruning(key),
+        "most_bytes": app.settings.max_message_bytes,
         "sent_items": [mode.value for mode in SentItems],
         "defaults": app.overview.defaults,
         "exchange": EXCHANGE,

@@ -65,6 +65,20 @@ def test_what_becomes_of_copies_in_sent_items_is_set_on_the_page_and_pruning_tel
     assert "a lost answer cannot be looked up" in admin.look(f"/ui/mailboxes/{news}")
 
 
+@pytest.mark.parametrize("typed", ["0", "many", "-5", "999999999999"])
+def test_how_large_a_message_may_be_is_set_on_the_page_and_emptied_for_the_default(admin, application, news, typed):
+    path = f"/ui/mailboxes/{news}/message-size"
+    refused = admin.send(path, {"maxMessageBytes": typed})
+    assert refused.status_code == 400
+    assert "A whole number of bytes" in refused.text
+    assert f'value="{typed}"' in refused.text
+    admin.send(path, {"maxMessageBytes": "2000000"})
+    assert application.mailboxes.get(news).max_message_bytes == 2_000_000
+    assert "How large a message of news may be was saved." in admin.look(f"/ui/mailboxes/{news}")
+    admin.send(path, {"maxMessageBytes": ""})
+    assert application.mailboxes.get(news).max_message_bytes is None
+
+
 def test_limits_above_what_exchange_allows_are_saved_with_a_warning(admin, application, news):
     admin.send(f"/ui/mailboxes/{news}/limits", {"rateLimitPerMinute": "31", "rateLimitRecipientsPerDay": "10001"})
     notice = admin.notice()

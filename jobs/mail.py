@@ -49,6 +49,12 @@ def prune_sent_items() -> dict[str, int]:
         return app.pruner.run()
 
 
+def read_bounces() -> dict[str, int]:
+    """Read the non-delivery reports that came to mailboxes that send; answers how many in each that had any."""
+    with _at_work(tick=True) as app:
+        return app.bounces.run()
+
+
 @contextmanager
 def _at_work(*, tick: bool = False) -> Iterator[Application]:
     """Run a job: say that its worker works, and at its end see that the ticks are there, whatever emptied Redis."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rqmail.campaigns.suppression import Suppressions
     from rqmail.campaigns.unsubscribing import Unsubscribing
     from rqmail.content_store import ContentStore
+    from rqmail.delivery.bounces import Bounces
     from rqmail.delivery.dispatch import Dispatcher
     from rqmail.delivery.feeding import Feeder
     from rqmail.delivery.lanes import Lanes, LanesReport
@@ -340,6 +341,13 @@ class Application:
         from rqmail.delivery.pruning import SentPruner
 
         return SentPruner(self.senders, self.clock)
+
+    @_Part
+    def bounces(self) -> Bounces:
+        """What reads the reports of mail that did not arrive."""
+        from rqmail.delivery.bounces import Bounces
+
+        return Bounces(self.senders, self.limiter, self.clock)
 
     @_Part
     def intake(self) -> Intake:

@@ -12,7 +12,13 @@ from rqmail.queues import MailJob
 from rqmail.ticks import SCHEDULE, Timetable
 from support.clock import START
 
-EVERY = {"rqmail-tick-dispatch": 2, "rqmail-tick-recover": 10, "rqmail-tick-purge": 3600, "rqmail-tick-prune": 600}
+EVERY = {
+    "rqmail-tick-dispatch": 2,
+    "rqmail-tick-recover": 10,
+    "rqmail-tick-purge": 3600,
+    "rqmail-tick-prune": 600,
+    "rqmail-tick-bounces": 30,
+}
 
 
 @pytest.fixture

@@ -21,14 +21,27 @@ Point the other processes at it:
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--latency-ms", type=click.FloatRange(min=0), default=0, show_default=True, help="How long a call takes.")
 @click.option(
+    "--bounce",
+    "bounces",
+    multiple=True,
+    metavar="ADDRESS=CODE",
+    help="Mail to this address comes back with this status, such as jan@x.nl=5.1.1; may be repeated.",
+)
+@click.option(
     "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Keeps the certificate between runs."
 )
 @json_option
-def sandbox(port: int, host: str, latency_ms: float, data_dir: Path | None, *, json_: bool) -> None:
+def sandbox(
+    port: int, host: str, latency_ms: float, bounces: tuple[str, ...], data_dir: Path | None, *, json_: bool
+) -> None:
     """Serve a stand-in for Microsoft Graph and Entra over HTTPS, with Microsoft's real limits, until Ctrl-C."""
     if data_dir is not None:
         data_dir.mkdir(parents=True, exist_ok=True)
-    server = Sandbox(port, host=host, data_dir=data_dir, latency_ms=latency_ms)
+    try:
+        wanted = {address: code for address, _, code in (one.partition("=") for one in bounces)}
+        server = Sandbox(port, host=host, data_dir=data_dir, latency_ms=latency_ms, bounces=wanted)
+    except ValueError as wrong:
+        raise click.UsageError(f"--bounce: {wrong}.") from None
 
     def tell() -> None:
         variables = {

@@ -44,12 +44,13 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a report says of one mail; what it does not say of that mail is ``None``."""
+    """What a report says of one mail; what it does not say of that mail is ``None``. ``about`` is its own subject."""
 
     failures: tuple[Failure, ...]
     message_id: str | None = None
     internet_message_id: str | None = None
     subject: str | None = None
+    about: str | None = None
 
 
 def read_report(source: bytes) -> Report | None:
@@ -67,12 +68,13 @@ def read_report(source: bytes) -> Report | None:
     except (MessageError, ValueError, LookupError, RecursionError):
         return None
     if original is None:
-        return Report(failures)
+        return Report(failures, about=_header(mail, "subject"))
     return Report(
         failures,
         _header(original, "x-rqmail-id"),
         _header(original, "message-id"),
         _header(original, "subject"),
+        _header(mail, "subject"),
     )
 
 

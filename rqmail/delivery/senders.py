@@ -13,6 +13,7 @@ from rqmail.mailers.base import Checked, Mailer
 from rqmail.mailers.checking import SenderChecker
 from rqmail.mailers.factory import MailerFactory
 from rqmail.mailers.graph.copies import SentCopies
+from rqmail.mailers.graph.inbox import GraphInbox
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.models.base import pooled_connection
 from rqmail.models.mailbox import (
@@ -176,6 +177,15 @@ class Senders:
         Whose address that mailbox is by now, and what its sender sends through, does not matter. ``None`` where that
         access is gone: the app is no longer the settings' nor any tenant's.
         """
+        access = self._access_of(route)
+        return None if access is None else self._factory.get_graph_mailbox(access, marked=route.marked)
+
+    def inbox_of(self, route: Route) -> GraphInbox | None:
+        """Answer the Inbox of a mailbox, as :meth:`mailbox_of` does its read side."""
+        access = self._access_of(route)
+        return None if access is None else self._factory.get_inbox(access)
+
+    def _access_of(self, route: Route) -> TenantConfig | None:
         if route.provider != Provider.MICROSOFT_GRAPH.value:
             raise ValueError(f"a mail that went through {route.provider} is in no mailbox")
         access = TenantConfig(
@@ -189,13 +199,11 @@ class Senders:
             sendgrid_from=None,
         )
         if _is_app(self._own_app_id, route.app_id):
-            return self._factory.get_graph_mailbox(access, marked=route.marked)
+            return access
         for tenant in (sender.row for sender in self.all().values()):
             if isinstance(tenant, TenantMailSetting) and _is_app(tenant.graph_client_id, route.app_id):
                 secret = self._open(tenant.graph_client_secret_encrypted)
-                return self._factory.get_graph_mailbox(
-                    replace(access, graph_client_id=route.app_id, graph_client_secret=secret), marked=route.marked
-                )
+                return replace(access, graph_client_id=route.app_id, graph_client_secret=secret)
         return None
 
     def sent_copies(self, mailbox: SystemMailbox) -> SentCopies | None:

@@ -19,6 +19,7 @@ from rqmail.mailers.configs import ReadTenant, SystemMailboxConfig, TenantMailCo
 from rqmail.mailers.graph.copies import SentCopies
 from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken, SettingNames
 from rqmail.mailers.graph.http import GraphHttp
+from rqmail.mailers.graph.inbox import GraphInbox
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.mailers.graph.mailer import MicrosoftGraphMailer
 from rqmail.mailers.graph.token import GraphTokenSource, TokenStore
@@ -112,6 +113,14 @@ class MailerFactory:
         if tenant.provider != "microsoft-graph" or not tenant.address or isinstance(app, UnconfiguredMailer):
             return None
         return self._graph_mailbox(app, tenant.address, marked=marked)
+
+    def get_inbox(self, config: TenantMailConfig) -> GraphInbox | None:
+        """Answer the Inbox of the mailbox that ``config`` describes; ``None`` where it cannot be reached so."""
+        tenant = read_tenant(config)
+        app = self._app_of(tenant)
+        if tenant.provider != "microsoft-graph" or not tenant.address or isinstance(app, UnconfiguredMailer):
+            return None
+        return GraphInbox(self._graph_http(app), self._settings.graph_base_url, tenant.address, clock=self._clock)
 
     def get_sent_copies(self, mailbox: SystemMailboxConfig) -> SentCopies | None:
         """Answer our copies in a system mailbox's Sent Items; ``None`` where the app is not configured."""

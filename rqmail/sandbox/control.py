@@ -93,6 +93,7 @@ class Control:
                 "directory": people,
                 "latency_ms": state.latency_ms,
                 "sent_items_delay_seconds": state.sent_items_delay_seconds,
+                "bounces": state.bounces,
             }
         )
 

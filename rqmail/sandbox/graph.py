@@ -22,6 +22,7 @@ from rqmail.sandbox.outgoing import (
     visible_from,
 )
 from rqmail.sandbox.queries import MessageQuery, message_view
+from rqmail.sandbox.reports import report_bounces
 from rqmail.sandbox.schema import read_typed
 from rqmail.sandbox.state import SandboxState
 from rqmail.sandbox.upload_calls import UploadCalls, add_volume
@@ -49,6 +50,7 @@ class GraphMail:
             ("GET", f"{user}/messages", "listMessages", self.list_messages),
             ("POST", f"{user}/messages", "createDraft", self.create_draft),
             ("GET", message, "getMessage", self.get_message),
+            ("GET", f"{message}/$value", "getMime", self.get_mime),
             ("PATCH", message, "updateMessage", self.update_message),
             ("DELETE", message, "deleteMessage", self.delete_message),
             ("POST", f"{message}/permanentDelete", "permanentDelete", self.remove_message),
@@ -88,7 +90,8 @@ class GraphMail:
             check_header_count(message)
         check_names(message, self._state)
         check_outgoing(message, call.mailbox)
-        accept(self._state, call.mailbox, message, "mime" if call.is_mime else "json", call.ids)
+        mail = accept(self._state, call.mailbox, message, "mime" if call.is_mime else "json", call.ids)
+        report_bounces(self._state, call.mailbox, mail, message)
         if keep:
             moment = self._state.now()
             copy = sent_copy(message, call.mailbox, moment)
@@ -102,7 +105,8 @@ class GraphMail:
             raise GraphRefusal(403, "ErrorAccessDenied", "Only a draft can be sent.")
         message = {**draft.properties, "attachments": draft.attachments}
         check_outgoing(message, call.mailbox)
-        accept(self._state, call.mailbox, message, "draft", call.ids)
+        mail = accept(self._state, call.mailbox, message, "draft", call.ids)
+        report_bounces(self._state, call.mailbox, mail, message)
         moment = self._state.now()
         draft.properties = sent_copy(message, call.mailbox, moment)
         draft.attachments = draft.properties.pop("attachments")
@@ -129,6 +133,11 @@ class GraphMail:
     def get_message(self, call: Call) -> web.Response:
         """``GET …/messages/{id}``."""
         return self._message_answer(call, self._find(call), 200)
+
+    def get_mime(self, call: Call) -> web.Response:
+        """``GET …/messages/{id}/$value``: a message that came from outside, as it came."""
+        stored = self._find(call)
+        return web.Response(body=stored.mime, content_type="text/plain")
 
     def update_message(self, call: Call) -> web.Response:
         """``PATCH …/messages/{id}``."""

@@ -31,6 +31,8 @@ class StoredMessage:
     immutable_id: str
     visible_from: float = 0.0
     attachments: list[dict[str, Any]] = field(default_factory=list)
+    #: The whole message as it came, of one that came from outside.
+    mime: bytes = b""
 
 
 class Mailbox:

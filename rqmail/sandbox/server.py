@@ -9,7 +9,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,7 @@ class Sandbox:
 
     ``data_dir`` keeps the certificate authority between runs; without it everything is thrown away at the end.
     ``latency_ms`` is how long every Graph call takes, ``sent_items_delay_seconds`` how late copies show in Sent Items.
+    Mail to an address of ``bounces`` comes back to its sender's Inbox as a report with that status.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Sandbox:
         limits: SandboxLimits | None = None,
         directory: SandboxDirectory | None = None,
         sent_items_delay_seconds: float = 0,
+        bounces: Mapping[str, str] | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self.directory = directory or SandboxDirectory()
@@ -56,6 +58,7 @@ class Sandbox:
             directory=self.directory,
             latency_ms=latency_ms,
             sent_items_delay_seconds=sent_items_delay_seconds,
+            bounces=bounces,
         )
         self._host = host
         self._port = port

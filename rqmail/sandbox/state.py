@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -18,6 +19,9 @@ from rqmail.sandbox.mailbox import Mailbox
 from rqmail.sandbox.tokens import TokenStore
 from rqmail.sandbox.uploads import UploadSession
 
+#: The status of a bounce.
+_CODE = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
+
 
 class SandboxState:
     """The tenant, its mailboxes, the faults in force and the list of accepted mail."""
@@ -30,9 +34,11 @@ class SandboxState:
         directory: SandboxDirectory,
         latency_ms: float,
         sent_items_delay_seconds: float,
+        bounces: Mapping[str, str] | None = None,
     ) -> None:
         self._clock = clock
         self._initial = (limits, directory, latency_ms, sent_items_delay_seconds)
+        self._bounces = checked_bounces(bounces or {})
         self.origin = ""
         self.tokens = TokenStore()
         self.reset()
@@ -40,6 +46,7 @@ class SandboxState:
     def reset(self) -> None:
         """Forget mail, faults, uploads and every change made since the start; tokens stay alive."""
         self.limits, self.directory, self.latency_ms, self.sent_items_delay_seconds = self._initial
+        self.bounces = dict(self._bounces)
         self.mailboxes: dict[str, Mailbox] = {}
         self.addresses: dict[str, str] = {}
         self.faults = FaultPlan()
@@ -78,7 +85,7 @@ class SandboxState:
 
     def configure(self, wish: dict[str, Any]) -> None:
         """Change settings until the next reset; a ``TypeError`` or ``ValueError`` says what is wrong with the wish."""
-        known = {"limits", "directory", "latency_ms", "sent_items_delay_seconds"}
+        known = {"limits", "directory", "latency_ms", "sent_items_delay_seconds", "bounces"}
         if unknown := sorted(set(wish) - known):
             raise ValueError(f"unknown setting {unknown[0]!r}; allowed: {', '.join(sorted(known))}")
         limits = _changed(self.limits, wish.get("limits", {}))
@@ -87,6 +94,7 @@ class SandboxState:
         delay = float(wish.get("sent_items_delay_seconds", self.sent_items_delay_seconds))
         if latency < 0 or delay < 0:
             raise ValueError("latency_ms and sent_items_delay_seconds cannot be negative")
+        self.bounces = checked_bounces(wish.get("bounces", self.bounces))
         self.limits, self.directory, self.latency_ms, self.sent_items_delay_seconds = limits, people, latency, delay
 
     def stats(self) -> dict[str, Any]:
@@ -137,3 +145,10 @@ def _changed(present: Any, wish: Any) -> Any:
         if expected is type(None) or type(changes[name]) is not expected:
             raise ValueError(f"{name}: {value!r} is not valid for {type(present).__name__}")
     return replace(present, **changes)
+
+
+def checked_bounces(wish: Any) -> dict[str, str]:
+    """Answer which addresses bounce with which status; a ``ValueError`` says what is wrong with the wish."""
+    if not isinstance(wish, Mapping) or not all(_CODE.fullmatch(str(code)) for code in wish.values()):
+        raise ValueError('bounces: {"ADDRESS": "5.1.1", …} is expected, each with a status such as 5.1.1')
+    return {str(address).strip().lower(): str(code) for address, code in wish.items()}

@@ -13,7 +13,7 @@ from rq_scheduler.utils import to_unix
 from rqmail.clock import utc_now
 from rqmail.processes.scheduler import MailScheduler
 from rqmail.queue_state import MAIL, TICKS
-from rqmail.queues import DISPATCH_JOB, PRUNE_JOB, PURGE_JOB, RECOVER_JOB, MailJob
+from rqmail.queues import BOUNCES_JOB, DISPATCH_JOB, PRUNE_JOB, PURGE_JOB, RECOVER_JOB, MailJob
 from rqmail.ticks import Timetable
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"
@@ -56,8 +56,9 @@ def test_the_first_pass_registers_the_ticks_and_queues_them(scheduler, redis_cli
         "rqmail-tick-recover": 10,
         "rqmail-tick-purge": 3600,
         "rqmail-tick-prune": 600,
+        "rqmail-tick-bounces": 30,
     }
-    assert sorted(queued(redis_client)) == sorted([DISPATCH_JOB, RECOVER_JOB, PURGE_JOB, PRUNE_JOB])
+    assert sorted(queued(redis_client)) == sorted([DISPATCH_JOB, RECOVER_JOB, PURGE_JOB, PRUNE_JOB, BOUNCES_JOB])
 
 
 def test_after_a_flush_the_next_pass_registers_everything_anew(scheduler, redis_client):
@@ -125,7 +126,7 @@ def test_two_schedulers_side_by_side_queue_each_tick_once(scheduler, timetable, 
     make_due(redis_client)
     scheduler.pass_once()
     other.pass_once()
-    assert sorted(queued(redis_client)) == sorted([DISPATCH_JOB, RECOVER_JOB, PURGE_JOB, PRUNE_JOB])
+    assert sorted(queued(redis_client)) == sorted([DISPATCH_JOB, RECOVER_JOB, PURGE_JOB, PRUNE_JOB, BOUNCES_JOB])
 
 
 def test_a_tick_long_overdue_is_queued_once_not_as_often_as_it_was_missed(scheduler, timetable, redis_client):

@@ -287,7 +287,7 @@ def list_campaigns(query: WhichCampaigns) -> Any:
 
 @blueprint.post("")
 @takes_file
-@operation(Scope.SEND, _TAG, CreationOf, 404, status=201, others={200: CreationOf, 422: RefusedList})
+@operation(Scope.ADMIN, _TAG, CreationOf, 404, status=201, others={200: CreationOf, 422: RefusedList})
 def create_campaign(form: NewCampaignForm) -> Any:
     """Create a draft for everybody on a list; bad rows refuse it (422), all of them told. Nothing is sent yet."""
     uploaded: Any = form.file
@@ -329,7 +329,7 @@ def show_campaign(name: str) -> Any:
 
 
 @blueprint.patch("/<name>")
-@operation(Scope.SEND, _TAG, Steered, 404, 409)
+@operation(Scope.ADMIN, _TAG, Steered, 404, 409)
 def change_campaign(name: str, json: CampaignChange) -> Any:
     """Change the pool or when it sends, also while it runs."""
     given = json.given()
@@ -340,7 +340,7 @@ def change_campaign(name: str, json: CampaignChange) -> Any:
 
 
 @blueprint.delete("/<name>")
-@operation(Scope.SEND, _TAG, Steered, 404, 409)
+@operation(Scope.ADMIN, _TAG, Steered, 404, 409)
 def delete_campaign(name: str) -> Any:
     """Delete a draft, and answer what it was; a campaign that was started can only be cancelled."""
     return _steered(_changes().delete(name))
@@ -354,49 +354,49 @@ def preview_campaign(name: str, query: WhichRow) -> Any:
 
 
 @blueprint.post("/<name>/test")
-@operation(Scope.SEND, _TAG, TestSent, 404, status=201)
+@operation(Scope.ADMIN, _TAG, TestSent, 404, status=201)
 def test_campaign(name: str, json: TestMail) -> Any:
     """Send one person's mail to somebody else, marked as a test and not counted."""
     return {"id": _changes().test(name, json.to, json.row)}, HTTPStatus.CREATED
 
 
 @blueprint.post("/<name>/start")
-@operation(Scope.SEND, _TAG, Steered, 404, 409)
+@operation(Scope.ADMIN, _TAG, Steered, 404, 409)
 def start_campaign(name: str) -> Any:
     """Let a draft go out; one that runs already goes on."""
     return _steered(_changes().start(name))
 
 
 @blueprint.post("/<name>/pause")
-@operation(Scope.SEND, _TAG, Steered, 404, 409)
+@operation(Scope.ADMIN, _TAG, Steered, 404, 409)
 def pause_campaign(name: str) -> Any:
     """Send nothing more, within one tick; what is in flight ends."""
     return _steered(_changes().pause(name))
 
 
 @blueprint.post("/<name>/resume")
-@operation(Scope.SEND, _TAG, Steered, 404, 409)
+@operation(Scope.ADMIN, _TAG, Steered, 404, 409)
 def resume_campaign(name: str) -> Any:
     """Go on after a pause."""
     return _steered(_changes().resume(name))
 
 
 @blueprint.post("/<name>/cancel")
-@operation(Scope.SEND, _TAG, Steered, 404, 409)
+@operation(Scope.ADMIN, _TAG, Steered, 404, 409)
 def cancel_campaign(name: str) -> Any:
     """End a campaign for good: what is in flight ends, nobody else gets it."""
     return _steered(_changes().cancel(name))
 
 
 @blueprint.post("/<name>/retry-failed")
-@operation(Scope.SEND, _TAG, Again, 404, 409)
+@operation(Scope.ADMIN, _TAG, Again, 404, 409)
 def retry_failed(name: str) -> Any:
     """Send again what ended in ERROR or was discarded; never what was, or may have been, sent."""
     return {"again": _changes().retry_failed(name)}
 
 
 @blueprint.post("/<name>/clone")
-@operation(Scope.SEND, _TAG, Steered, 404, status=201)
+@operation(Scope.ADMIN, _TAG, Steered, 404, status=201)
 def clone_campaign(name: str, json: CloneAs) -> Any:
     """Make a draft with the template, the settings and the people of a campaign."""
     return _steered(_changes().clone(name, json.name)), HTTPStatus.CREATED

@@ -6,6 +6,7 @@ from flask import Blueprint
 
 from rqmail.web.pages import (
     audit,
+    campaigns,
     compose,
     decisions,
     doctor,
@@ -32,6 +33,7 @@ for _page in (
     message,
     compose,
     imports,
+    campaigns,
     decisions,
     suppression,
     tenants,

@@ -193,6 +193,7 @@ WAITS: Final[Words] = {
     "too-large": lazy_gettext("too many recipients for a whole day: it will fail"),
     "line": lazy_gettext("others go before it"),
     "dispatch": lazy_gettext("the next dispatch takes it"),
+    "campaign-paused": lazy_gettext("its campaign may not send now"),
 }
 
 #: How an attempt ended.
@@ -308,3 +309,30 @@ DELIMITERS: Final[Words] = {
     "tab": lazy_gettext("a tab"),
     "bar": lazy_gettext("a vertical bar"),
 }
+
+#: Where a campaign is.
+CAMPAIGN_STATES: Final[Words] = {
+    "DRAFT": lazy_gettext("Draft"),
+    "RUNNING": lazy_gettext("Goes out"),
+    "PAUSED": lazy_gettext("Paused"),
+    "CANCELLED": lazy_gettext("Cancelled"),
+    "DONE": lazy_gettext("Done"),
+}
+
+#: Where a person of a campaign is.
+PERSON_STATES: Final[Words] = {
+    "WAITING": lazy_gettext("Waiting"),
+    "HELD": lazy_gettext("Waiting: had other mail lately"),
+    "SUPPRESSED": lazy_gettext("Suppressed"),
+    "SCHEDULED": lazy_gettext("In line"),
+    "QUEUED": lazy_gettext("Claimed"),
+    "SENDING": lazy_gettext("Being sent"),
+    "SENT": lazy_gettext("Sent"),
+    "ERROR": lazy_gettext("Failed"),
+    "UNKNOWN": lazy_gettext("Outcome unknown"),
+    "CANCELLED": lazy_gettext("Cancelled"),
+    "EXPIRED": lazy_gettext("Expired"),
+}
+
+#: People a campaign is for.
+PEOPLE: Final[Counted] = counted("1 person", "%(number)s people")

@@ -290,7 +290,7 @@ class Application:
         from rqmail.campaigns.campaign import Campaigns
         from rqmail.models.suppression import suppressed_among
 
-        return Campaigns(self.clock, self.intake, suppressed_among)
+        return Campaigns(self.clock, self.intake, suppressed_among, self._unsubscribing_needs)
 
     @_Part
     def lanes(self) -> Lanes:

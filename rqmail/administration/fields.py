@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, get_args
 
 from rqmail.errors import ConflictError, InvalidInputError
-from rqmail.models import counts
+from rqmail.models import campaigns, counts
 from rqmail.models.mailbox import Provider, SentItems
 from rqmail.ratelimit.pacing import Pacing
 from rqmail.text import values
@@ -137,3 +137,5 @@ def refuse_while_open(sender: str) -> None:
     waiting = counts.open_messages(sender)
     if waiting:
         raise ConflictError(f"{sender} has mail that waits, is being sent or needs a decision: {waiting} in all")
+    for name in campaigns.open_with(sender):
+        raise ConflictError(f"{sender} sends for campaign {name!r}: take it out of the pool first, or end the campaign")

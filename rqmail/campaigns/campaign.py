@@ -10,19 +10,20 @@ from typing import IO, Any, Self
 
 from rqmail.campaigns.audience import AS_IT_SAYS, Audience, ListReading, RowProblem, read_audience
 from rqmail.campaigns.pool import always_the_same
-from rqmail.campaigns.rendering import render, values_of
-from rqmail.campaigns.template import Rendered, Template, UnrenderableError
+from rqmail.campaigns.rendering import LINK_STAND_IN, render, values_of
+from rqmail.campaigns.template import Template, UnrenderableError
 from rqmail.campaigns.window import SendingWindow
 from rqmail.clock import Clock
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.content import checked_extras
 from rqmail.intake.draft import Draft, Intake
+from rqmail.intake.headers import one_click_headers
 from rqmail.intake.moments import check_moments, moment_of
 from rqmail.models import audience, campaigns, progress
 from rqmail.models.audience import Addressed, NewPerson
 from rqmail.models.base import pooled_connection
 from rqmail.models.campaigns import Campaign, CampaignState
-from rqmail.models.content import Importance
+from rqmail.models.content import NO_EXTRAS, Importance, extras_of
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, Priority
 
@@ -120,6 +121,7 @@ class Campaigns:
     clock: Clock
     intake: Intake
     suppressed: Suppressed = nobody
+    unsubscribing_needs: Callable[[], str | None] = lambda: None
     who: str = "nobody"
 
     def by(self, who: str) -> Self:
@@ -145,6 +147,7 @@ class Campaigns:
         values, senders, template = self._checked(wanted)
         people = read_audience(file, reading)
         template.check_fields(people.fields)
+        self._check_unsubscribing(wanted, template)
         _check_first(template, people)
         suppressed = self.suppressed([one.person for one in people.people])
         report = _report(wanted.name, people, suppressed, template)
@@ -214,7 +217,18 @@ class Campaigns:
         except UnrenderableError as wrong:
             raise InvalidInputError("row", row, f"a row that the template can be rendered with ({wrong})") from None
         sender = person.sender or campaigns.senders_of([campaign.id])[campaign.id][0]
-        return _preview(row, person.address, person.name, rendered, sender)
+        extras = extras_of(campaign.extras) or NO_EXTRAS
+        links = one_click_headers(LINK_STAND_IN) if campaign.unsubscribe else ()
+        return Preview(
+            row,
+            person.address,
+            person.name,
+            rendered.subject,
+            rendered.text,
+            rendered.html,
+            (*extras.headers, *links),
+            sender,
+        )
 
     def test(self, name: str, to: str, row: int = 1) -> str:
         """Send somebody else what a person of the list would get, marked and not counted; answer the message's id."""
@@ -226,6 +240,7 @@ class Campaigns:
             text=shown.text,
             html=shown.html,
             priority="high",
+            unsubscribe=bool(campaigns.find(name).unsubscribe),
         )
         return self.intake.by(self.who).submit(draft)
 
@@ -314,6 +329,13 @@ class Campaigns:
             self.intake.announce(due=True)
         return campaigns.find(campaign.name)
 
+    def _check_unsubscribing(self, wanted: NewCampaign, template: Template) -> None:
+        if not wanted.unsubscribe and "unsubscribe_url" in template.used:
+            allowed = "only in a campaign that adds links to unsubscribe"
+            raise InvalidInputError("html", "{{ unsubscribe_url }}", allowed)
+        if wanted.unsubscribe and (missing := self.unsubscribing_needs()) is not None:
+            raise InvalidInputError("unsubscribe", True, missing)
+
     def _checked(self, wanted: NewCampaign) -> tuple[dict[str, Any], list[str], Template]:
         now = self.clock()
         starts, expires = moment_of("at", wanted.at), moment_of("expires", wanted.expires)
@@ -327,6 +349,7 @@ class Campaigns:
             headers=wanted.headers,
             unsubscribe_url=None,
             from_=None,
+            unsubscribe=wanted.unsubscribe,
         )
         values = {
             "name": _name(wanted.name),
@@ -405,7 +428,3 @@ def _report(name: str, people: Audience, suppressed: set[str], template: Templat
         suppressed_rows=tuple(RowProblem(one.row, "to", one.address) for one in left_out[:1_000]),
         empty=people.empty_in(template.used),
     )
-
-
-def _preview(row: int, address: str, name: str, rendered: Rendered, sender: str) -> Preview:
-    return Preview(row, address, name, rendered.subject, rendered.text, rendered.html, (), sender)

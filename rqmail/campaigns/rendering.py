@@ -19,6 +19,9 @@ from rqmail.models.contents import Contents, load_contents, load_recipients
 if TYPE_CHECKING:
     from rqmail.campaigns.template import Rendered, Template
 
+#: Stands in a rendered mail for the link by which its recipient unsubscribes, which is made when it is sent.
+LINK_STAND_IN = "https://unsubscribe.invalid/"
+
 #: Templates a process keeps compiled; a campaign's template never changes.
 _MOST_KEPT = 50
 
@@ -89,8 +92,9 @@ def _values(kept: _Kept, person: Addressed) -> dict[str, str]:
 
 
 def values_of(fields: Sequence[str], values: Sequence[str], address: str, name: str) -> dict[str, str]:
-    """Answer what a template is rendered with: a person's fields, and their address and name."""
-    return dict(zip(fields, values, strict=False)) | {"to": address, "to_name": name}
+    """Answer what a template is rendered with: a person's fields, their address and name, and how they unsubscribe."""
+    given = {"to": address, "to_name": name, "unsubscribe_url": LINK_STAND_IN}
+    return dict(zip(fields, values, strict=False)) | given
 
 
 def _template(person: Addressed) -> _Kept | str:

@@ -25,7 +25,7 @@ except ModuleNotFoundError as missing:
     raise InvalidInputError("campaign", missing.name or "", "rqmail[campaigns] to be installed") from None
 
 #: What every template may use beside the fields of the list.
-GIVEN = ("to", "to_name")
+GIVEN = ("to", "to_name", "unsubscribe_url")
 
 _BREAKS = re.compile(r"\s+")
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
+from rqmail.campaigns.rendering import LINK_STAND_IN
 from rqmail.content_store import ContentStore
 from rqmail.mailers.base import Address, Mail, MailFile, Permit
 from rqmail.mailers.graph.message import internet_message_id
 from rqmail.models.contents import Contents
 from rqmail.models.ledger import attempt_name
 from rqmail.models.message import Message, RecipientKind
+
+
+def with_links(mail: Mail, headers: Mapping[str, str]) -> Mail:
+    """Answer the mail with headers by which its only recipient unsubscribes, and their link where its texts name it."""
+    link = headers.get("List-Unsubscribe", "").strip("<>")
+    text, html = (None if body is None else body.replace(LINK_STAND_IN, link) for body in (mail.text, mail.html))
+    return replace(mail, text=text, html=html, headers={**mail.headers, **headers})
 
 
 class UnreadableError(Exception):

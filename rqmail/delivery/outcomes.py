@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Protocol
@@ -11,7 +11,7 @@ from typing import Protocol
 from rqmail.campaigns.rendering import contents_of
 from rqmail.clock import Clock, monotonic
 from rqmail.content_store import ContentStore
-from rqmail.delivery.composing import UnreadableError, composed
+from rqmail.delivery.composing import UnreadableError, composed, with_links
 from rqmail.delivery.leaving_out import NobodyLeftError, without_suppressed
 from rqmail.delivery.senders import Sender, Senders
 from rqmail.errors import (
@@ -163,7 +163,7 @@ class MailProviderService:
             mail = composed(message, known, permit, self._contents)
             if known is not None and known.extras.unsubscribe:
                 links = self._unsubscribe_headers(message, known.recipients[0].address)
-                mail = replace(mail, headers={**mail.headers, **links})
+                mail = with_links(mail, links)
             if sender.limits is not None:
                 message.will_upload(upload_volume(mail))
         except NotFoundError as missing:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from rqmail.clock import Clock
 from rqmail.content_store import ContentStore
+from rqmail.models import progress
 from rqmail.models.access import AuditEntry
 from rqmail.models.importing import count_forgettable, delete_forgettable
 from rqmail.models.message import Message
@@ -21,10 +22,11 @@ KEPT_FOR_THE_WINDOWS = timedelta(hours=26)
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """How many messages, records of imports and entries of the audit are deleted."""
+    """How many messages, records of imports, campaigns and entries of the audit are deleted."""
 
     messages: int = 0
     imports: int = 0
+    campaigns: int = 0
     audit_entries: int = 0
 
 
@@ -33,8 +35,9 @@ class Retention:
     """Deletes messages in a final state, with content, recipients and files, once their end is long enough ago.
 
     What ended within the last 26 hours is kept whatever is asked for: a mailbox's windows still count it. The record of
-    an import goes when it ended so long ago too, and with the last of its messages. ``messages_for`` and ``audit_for``
-    are how long :meth:`run` keeps messages and what was changed by whom; ``None`` is for ever.
+    an import goes when it ended so long ago too, and with the last of its messages; a campaign takes all of its own
+    with it. ``messages_for`` and ``audit_for`` are how long :meth:`run` keeps messages and what was changed by whom;
+    ``None`` is for ever.
     """
 
     clock: Clock
@@ -57,12 +60,12 @@ class Retention:
                 if dry_run
                 else _all(lambda: AuditEntry.delete_before(before, limit=_AT_ONCE))
             )
-        return Purged(of_messages.messages, of_messages.imports, entries)
+        return replace(of_messages, audit_entries=entries)
 
     def count(self, older_than: timedelta) -> Purged:
         """Say what :meth:`purge` would delete."""
         before = self._before(older_than)
-        return Purged(Message.count_final(before), count_forgettable(before))
+        return Purged(Message.count_final(before), count_forgettable(before), progress.count_ended(before))
 
     def purge(self, older_than: timedelta) -> Purged:
         """Delete messages and records of imports, a part at a time, and the files no message refers to any more."""
@@ -70,7 +73,10 @@ class Retention:
         purged = Purged(
             _all(lambda: Message.delete_final(before, limit=_AT_ONCE)),
             _all(lambda: delete_forgettable(before, limit=_AT_ONCE)),
+            progress.count_ended(before),
         )
+        while progress.forget_ended(before, limit=_AT_ONCE):
+            pass
         self.contents.purge()
         return purged
 

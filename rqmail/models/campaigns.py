@@ -130,6 +130,15 @@ def senders_of(campaign_ids: Sequence[int]) -> dict[int, list[str]]:
     return pools
 
 
+def open_with(sender: str) -> list[str]:
+    """Answer the names of the campaigns that are not over and have this sender in their pool."""
+    over = [CampaignState.DONE.value, CampaignState.CANCELLED.value]
+    with pooled_connection():
+        members = CampaignMailbox.select(CampaignMailbox.campaign).where(CampaignMailbox.sender == sender)
+        found = Campaign.select(Campaign.name).where(Campaign.id.in_(members), Campaign.state.not_in(over))
+        return [one.name for one in found.order_by(Campaign.id)]
+
+
 def settings_of(campaign: Campaign) -> dict[str, Any]:
     """Answer what another campaign needs to be the same, but for its people and its moments."""
     own = {"id", "name", "state", "created_by", "created_on", "starts_on", "expires_on", "started_on", "ended_on"}

@@ -189,6 +189,13 @@ def end_those_done(now: datetime) -> list[str]:
         return [row[0] for row in db.execute_sql(sql, (to_column(now), to_column(now))).fetchall()]
 
 
+def count_ended(before: datetime) -> int:
+    """Count the campaigns that ended before then."""
+    with pooled_connection():
+        sql = f"SELECT COUNT(*) FROM campaign WHERE ended_on < {db.param}"  # noqa: S608 - only a placeholder is put in
+        return int(db.execute_sql(sql, (to_column(before),)).fetchone()[0])
+
+
 def forget_ended(before: datetime, *, limit: int) -> int:
     """Delete the messages of campaigns that ended before then, then the campaigns; at most ``limit`` rows at once."""
     p = db.param

@@ -16,7 +16,7 @@ class CampaignOffice(Office):
 
     def __init__(self, redis_client, clock, **options):
         super().__init__(redis_client, clock, **options)
-        self.campaigns = Campaigns(clock, Intake(clock, lambda: None), lambda _: self.suppressed, "sanne")
+        self.campaigns = Campaigns(clock, Intake(clock, lambda: None), lambda _: self.suppressed, who="sanne")
 
     def create(self, name="Spring", people=10, mailboxes=("news",), text=None, **fields):
         """Create a campaign for so many people, or for the rows of a list."""

@@ -70,6 +70,7 @@ def test_the_suppressed_are_counted_and_told_but_not_written_to(news):
         ({"language": "xx-yy"}, InvalidInputError, "language"),
         ({"not_within_hours": 0}, InvalidInputError, "not-within"),
         ({"expires": START - timedelta(days=1)}, InvalidInputError, "expires"),
+        ({"html": "{{ unsubscribe_url }}"}, InvalidInputError, "adds links"),
         ({"reply_to": ("nobody",)}, InvalidInputError, "replyTo"),
     ],
 )

@@ -11,10 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rqmail.administration.fields import refuse_while_open
 from rqmail.campaigns.window import parse_window
+from rqmail.content_store import ContentStore
+from rqmail.delivery.retention import Retention
 from rqmail.errors import ConflictError
 from rqmail.models import campaigns, progress
 from rqmail.models.audience import CampaignRecipient
+from rqmail.models.campaigns import Campaign
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, MessageStatus, Priority
 from support.messages import new_message, submitted
@@ -47,6 +51,18 @@ def test_everybody_gets_one_mail_rendered_for_them_and_the_campaign_is_done(news
     assert [one.address for one in mail.reply_to] == ["desk@example.org"]
     assert state() == "DONE"
     assert counts() == {S.SENT: 10}
+
+
+def test_everybody_may_unsubscribe_by_a_link_of_their_own(news):
+    news.create(people=2, unsubscribe=True, html='<a href="{{ unsubscribe_url }}">Stop</a>')
+    shown = news.campaigns.preview("Spring")
+    assert "List-Unsubscribe" in dict(shown.headers)
+    news.campaigns.start("Spring")
+    news.run(2)
+    for _, mail in news.mails:
+        link = f"https://x.example/{mail.id}/{mail.to[0].address}"
+        assert mail.headers["List-Unsubscribe"] == f"<{link}>"
+        assert mail.html == f'<a href="{link}">Stop</a>'
 
 
 def test_a_mailbox_never_exceeds_its_budget_and_its_line_stays_short(news, clock):
@@ -336,3 +352,29 @@ def test_two_ticks_at_once_make_no_second_mail(news):
     taken = [row.message_id for row in CampaignRecipient.select() if row.message_id]
     assert len(taken) == len(set(taken)) == Message.select().count()
     assert {row.priority for row in Message.select()} == {Priority.LOW}
+
+
+def test_a_mailbox_that_sends_for_a_campaign_cannot_be_removed(news):
+    news.create()
+    with pytest.raises(ConflictError, match="sends for campaign 'Spring'"):
+        refuse_while_open("mailbox:news")
+    news.campaigns.cancel("Spring")
+    refuse_while_open("mailbox:news")
+
+
+def test_retention_forgets_a_campaign_with_all_of_its_mail_long_after_its_end(news, clock):
+    news.create(people=3)
+    news.create("Later", people=2)
+    for name in ("Spring", "Later"):
+        news.campaigns.start(name)
+    news.run(4)
+    news.campaigns.retry_failed("Later")
+    retention = Retention(clock, ContentStore(clock))
+    clock.advance(days=29)
+    assert (retention.purge(timedelta(days=30)).campaigns, Message.select().count()) == (0, 5)
+    Campaign.update(ended_on=None, state="RUNNING").where(Campaign.name == "Later").execute()
+    clock.advance(days=2)
+    assert retention.count(timedelta(days=30)).campaigns == 1
+    assert retention.purge(timedelta(days=30)).campaigns == 1
+    assert [one.name for one in campaigns.all_campaigns()] == ["Later"]
+    assert (Message.select().count(), CampaignRecipient.select().count()) == (2, 2)

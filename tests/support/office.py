@@ -43,7 +43,16 @@ class Office:
         self.suppressed: set[str] = set()
         self.metrics = Metrics(redis_client, clock)
         self.senders.mailer = self._mailer
-        service = MailProviderService(self.senders, self.limiter, clock, self.metrics, max_attempts=8)
+        service = MailProviderService(
+            self.senders,
+            self.limiter,
+            clock,
+            self.metrics,
+            max_attempts=8,
+            unsubscribe_headers=lambda message, address: {
+                "List-Unsubscribe": f"<https://x.example/{message.id}/{address}>"
+            },
+        )
         self._lanes = Lanes(
             service, self.senders, clock, width=1, lease=timedelta(minutes=2), start_within_seconds=60.0
         )

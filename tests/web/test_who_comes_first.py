@@ -33,7 +33,7 @@ def routes(web: Flask) -> Iterator[tuple[str, str]]:
 
 
 def is_open(path: str) -> bool:
-    return path in OPEN or path.startswith("/static/")
+    return path in OPEN or path.startswith(("/static/", "/unsubscribe/"))
 
 
 def test_every_address_asks_who_it_is_before_it_looks_at_what_was_sent(web: Flask, anyone: FlaskClient) -> None:

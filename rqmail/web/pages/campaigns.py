@@ -277,6 +277,7 @@ def _wanted() -> NewCampaign:
         window=parse_window(between, weekdays, zone if between or weekdays else None),
         not_within_hours=int(hours) if hours else None,
         sticky=bool(request.form.get("sticky")),
+        unsubscribe=bool(request.form.get("unsubscribe")),
         reply_to=(typed.text("replyTo"),) if typed.text("replyTo") else (),
     )
 

@@ -26,8 +26,8 @@ class Purged:
 
     messages: int = 0
     imports: int = 0
-    campaigns: int = 0
     audit_entries: int = 0
+    campaigns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Retention:
     def count(self, older_than: timedelta) -> Purged:
         """Say what :meth:`purge` would delete."""
         before = self._before(older_than)
-        return Purged(Message.count_final(before), count_forgettable(before), progress.count_ended(before))
+        return Purged(Message.count_final(before), count_forgettable(before), campaigns=progress.count_ended(before))
 
     def purge(self, older_than: timedelta) -> Purged:
         """Delete messages and records of imports, a part at a time, and the files no message refers to any more."""
@@ -73,7 +73,7 @@ class Retention:
         purged = Purged(
             _all(lambda: Message.delete_final(before, limit=_AT_ONCE)),
             _all(lambda: delete_forgettable(before, limit=_AT_ONCE)),
-            progress.count_ended(before),
+            campaigns=progress.count_ended(before),
         )
         while progress.forget_ended(before, limit=_AT_ONCE):
             pass

@@ -18,6 +18,7 @@ from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.mailbox import TenantMailSetting
 from rqmail.models.suppression import INSTALLATION, Entry, Reason
 from rqmail.text.addresses import same_person
+from rqmail.text.formulas import harmless
 
 __all__ = ["Reason", "SuppressionImport", "SuppressionRow", "Suppressions"]
 
@@ -155,7 +156,9 @@ class Suppressions:
             text = io.StringIO()
             writer = csv.writer(text)
             for one in part:
-                writer.writerow([one.address, one.tenant or "", one.reason, _plain(one.source), one.since.isoformat()])
+                writer.writerow(
+                    [one.address, one.tenant or "", one.reason, harmless(one.source), one.since.isoformat()]
+                )
             yield text.getvalue()
             if len(part) < _AT_ONCE:
                 return
@@ -205,8 +208,3 @@ def _reason(reason: Reason | str) -> Reason:
 def _row(entry: Entry) -> SuppressionRow:
     tenant = entry.scope.removeprefix("tenant:") if entry.scope != INSTALLATION else None
     return SuppressionRow(entry.address, tenant, entry.reason, entry.source, entry.since, entry.unsubscribed_on)
-
-
-def _plain(text: str) -> str:
-    """Keep a spreadsheet from taking a text for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

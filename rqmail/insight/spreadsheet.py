@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from rqmail.errors import InvalidInputError
+from rqmail.text.formulas import harmless
 
 #: What may stand between cells, by the names under which it can be asked for.
 DELIMITERS = {",": ",", ";": ";", "|": "|", "tab": "\t", "\t": "\t"}
 
 #: Tells a spreadsheet that the file is UTF-8.
 _BOM = "\ufeff"
-
-#: Where a formula could begin: a cell, or what becomes one when the file is opened with another delimiter than it was
-#: written with. Blanks and quotes before it do not matter to a spreadsheet; the wide signs are those of East Asia.
-_FORMULA = re.compile(r'(^|[,;|\t\r\n])([ \xa0"]*)(?=[=+\-@＝＋－＠])')
 
 
 def delimiter_named(name: str) -> str:
@@ -34,15 +30,8 @@ def csv_lines(header: Sequence[str], rows: Iterable[Sequence[object]], delimiter
     writer = csv.writer(line, delimiter=delimiter)
     line.write(_BOM)
     for cells in chain([header], rows):
-        writer.writerow(harmless(cell) for cell in cells)
+        writer.writerow("" if cell is None else harmless(str(cell)) for cell in cells)
         yield _taken(line)
-
-
-def harmless(value: object) -> str:
-    """Write a cell so that no spreadsheet finds a formula in it, whichever delimiter it cuts the file at."""
-    text = "" if value is None else str(value)
-    guarded = _FORMULA.sub(r"\1\2'", text)
-    return "'" + guarded if text[:1] in {"\t", "\r", "\n"} else guarded
 
 
 def _taken(line: io.StringIO) -> str:

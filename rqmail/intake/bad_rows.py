@@ -9,6 +9,7 @@ from typing import TextIO
 
 from rqmail.intake.columns import ERROR_COLUMN
 from rqmail.intake.reports import BadRow
+from rqmail.text.formulas import harmless
 
 
 class BadRowsFile:
@@ -22,7 +23,7 @@ class BadRowsFile:
         """Write one row; an error column of an earlier round is replaced."""
         header = [name for name in bad.header if name.strip().lower() != ERROR_COLUMN]
         if not self._headed:
-            self._writer.writerow([*header, ERROR_COLUMN])
+            self._writer.writerow([*map(harmless, header), ERROR_COLUMN])
             self._headed = True
         kept = [
             cell
@@ -32,7 +33,8 @@ class BadRowsFile:
         told = f"row {bad.error.row}: {bad.error.message}"
         missing = [""] * (len(header) - len(kept))
         cells = [*kept[: len(header)], *missing, told, *kept[len(header) :]]
-        self._writer.writerow([cell.encode(errors="replace").decode() for cell in cells])  # JSON knows half characters
+        # JSON knows half characters; and the file is opened in a spreadsheet, to be mended.
+        self._writer.writerow([harmless(cell.encode(errors="replace").decode()) for cell in cells])
 
 
 def as_csv(rows: Iterable[BadRow]) -> Iterator[str]:

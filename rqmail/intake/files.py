@@ -10,7 +10,17 @@ from typing import IO, Any, Literal
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.carried import NO_FOLDER, fields_of_row
-from rqmail.intake.columns import COLUMN_OF, COLUMNS, HEADER, Naming, is_blank, naming_of, values_of
+from rqmail.intake.columns import (
+    COLUMN_OF,
+    COLUMNS,
+    ERROR_COLUMN,
+    HEADER,
+    Naming,
+    folded,
+    is_blank,
+    naming_of,
+    values_of,
+)
 from rqmail.intake.documents import json_rows
 from rqmail.intake.draft import Checked, Checks, Draft
 from rqmail.intake.encodings import find_encoding, lines_of
@@ -21,6 +31,7 @@ from rqmail.intake.suppressed import AllSuppressedError
 from rqmail.intake.tables import find_dialect, rows
 from rqmail.models.message import LeftOut, NewMessage
 from rqmail.text.addresses import same_person
+from rqmail.text.formulas import restored
 
 Format = Literal["csv", "jsonl"]
 
@@ -119,7 +130,10 @@ class _Source:
 
     def _table(self, found: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, tuple[str, ...], Any]]:
         names = self._find_header(found)
-        for row, cells in found:
+        # A file of bad rows that was mended: what was written for spreadsheets is read back as it was.
+        is_ours = any(folded(cell) == ERROR_COLUMN for cell in self.header)
+        for row, read in found:
+            cells = [restored(cell) for cell in read] if is_ours and not isinstance(read, InvalidInputError) else read
             if isinstance(cells, InvalidInputError):
                 yield row, (), cells
             elif not is_blank(cells):

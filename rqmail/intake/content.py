@@ -13,8 +13,12 @@ from rqmail.intake.sender_rules import SenderRules
 from rqmail.mailers.base import as_base64
 from rqmail.mailers.graph.size import LARGEST_REQUEST
 from rqmail.models.content import AttachedFile, Extras, Importance, Person
+from rqmail.models.message import NewRecipient, RecipientKind
 
 MAX_REPLY_TO = 50
+
+_SENDGRID = "this sender's mail leaves through SendGrid"
+_SENDGRIDS_OWN = frozenset({"x-sg-id", "x-sg-eid"})
 
 #: Bytes of a mail in MIME form: as base64 it has to fit one request, with a header of ours.
 MAX_RAW_BYTES = LARGEST_REQUEST // 4 * 3 - 1024
@@ -108,6 +112,15 @@ def refuse_what_no_upload_takes(files: Sequence[AttachedFile]) -> None:
         raise InvalidInputError(
             "attachments", f"{size:,} bytes", f"files of at most {MAX_FILE_BYTES:,} bytes together: Graph takes no more"
         )
+
+
+def refuse_what_sendgrid_refuses(recipients: Sequence[NewRecipient], headers: Sequence[tuple[str, str]]) -> None:
+    """Raise ``InvalidInputError`` for what SendGrid's ``mail/send`` takes in no mail."""
+    if all(one.kind is RecipientKind.BCC for one in recipients):
+        raise InvalidInputError("to", "", f"an address in to or cc too: {_SENDGRID}, which sends no mail to bcc alone")
+    for name, _ in headers:
+        if name.lower() in _SENDGRIDS_OWN:
+            raise InvalidInputError("headers", name, f"no {name}: {_SENDGRID}, which writes it")
 
 
 def _persons(field: str, lines: str | Sequence[str]) -> tuple[Person, ...]:

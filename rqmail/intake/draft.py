@@ -19,6 +19,7 @@ from rqmail.intake.content import (
     checked_files,
     checked_raw,
     refuse_what_no_upload_takes,
+    refuse_what_sendgrid_refuses,
 )
 from rqmail.intake.moments import check_moments, moment_of
 from rqmail.intake.notices import Notice, notice_of_folded, notices_of
@@ -248,6 +249,8 @@ def check(
         extras = replace(extras, raw=True)
     if rules.through_graph:
         refuse_what_no_upload_takes(files)
+    else:
+        refuse_what_sendgrid_refuses(recipients, extras.headers)
     message = NewMessage(
         sender=draft.sender,
         subject=subject,

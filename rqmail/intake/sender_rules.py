@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rqmail.errors import InvalidInputError
+from rqmail.mailers.base import LARGEST_SENDGRID_REQUEST
 from rqmail.models.base import pooled_connection
 from rqmail.models.mailbox import Provider, SenderCheck, SystemMailbox, TenantMailSetting
 
 #: Bytes of one message as it is sent, attachments as base64, where neither a mailbox nor a setting says otherwise.
 MAX_MESSAGE_BYTES = 35 * 1024 * 1024
+
+#: What a request to SendGrid has beside bodies and files, at most.
+_AROUND_A_MAIL = 256 * 1024
 
 _SENDER = "mailbox:KEY, tenant:KEY or default"
 
@@ -31,7 +35,7 @@ def require_sender(sender: str, max_message_bytes: int = MAX_MESSAGE_BYTES) -> S
     """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""
     kind, _, key = sender.partition(":") if isinstance(sender, str) else ("", "", "")
     if sender == "default":
-        return SenderRules(ascii_only=True, max_message_bytes=max_message_bytes, through_graph=False)
+        return _rules(max_message_bytes, through_graph=False)
     if kind not in {"mailbox", "tenant"} or not key:
         raise InvalidInputError("sender", sender, _SENDER)
     with pooled_connection():
@@ -44,7 +48,12 @@ def require_sender(sender: str, max_message_bytes: int = MAX_MESSAGE_BYTES) -> S
             provider = None if tenant is None else tenant.provider
     if provider is None:
         raise InvalidInputError(kind, key, f"a {kind} that exists (`rqmail {kind} list` shows them)")
-    through_graph = provider == Provider.MICROSOFT_GRAPH.value
+    return _rules(max_message_bytes, through_graph=provider == Provider.MICROSOFT_GRAPH.value)
+
+
+def _rules(max_message_bytes: int, *, through_graph: bool) -> SenderRules:
+    if not through_graph:
+        max_message_bytes = min(max_message_bytes, LARGEST_SENDGRID_REQUEST - _AROUND_A_MAIL)
     return SenderRules(not through_graph, max_message_bytes, through_graph)
 
 

@@ -10,6 +10,9 @@ import idna
 
 from rqmail.text.of_html import text_of_html
 
+#: The most SendGrid takes in one request.
+LARGEST_SENDGRID_REQUEST = 30 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Address:

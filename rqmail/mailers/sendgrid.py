@@ -6,6 +6,7 @@ import base64
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from email.header import Header
 from typing import Any
 
 from requests.exceptions import RequestException
@@ -22,14 +23,25 @@ from rqmail.errors import (
     MailTransientError,
     PauseCause,
 )
-from rqmail.mailers.base import Address, Checked, Mail, MailFile, Receipt, as_base64, plain_text, wire_address
+from rqmail.mailers.base import (
+    LARGEST_SENDGRID_REQUEST,
+    Address,
+    Checked,
+    Mail,
+    MailFile,
+    Receipt,
+    as_base64,
+    plain_text,
+    wire_address,
+)
 from rqmail.mailers.http.failures import error_for_exception
 from rqmail.mailers.http.provider_text import one_line
 from rqmail.mailers.http.retry_after import believable, parse_retry_after
 from rqmail.mailers.http.transport import Answer, Transport, slow_seconds
 
 MOST_RECIPIENTS = 1000
-LARGEST_REQUEST = 30 * 1024 * 1024
+_SEPARATORS = frozenset(",;")
+LARGEST_REQUEST = LARGEST_SENDGRID_REQUEST
 
 
 class SendGridMailer:
@@ -181,6 +193,8 @@ def _encode(mail: Mail, sender: Address) -> bytes:
     # SendGrid refuses a mail that names an address twice; whoever is in To already needs no second copy.
     seen: set[str] = set()
     people = {"to": _once(mail.to, seen), "cc": _once(mail.cc, seen), "bcc": _once(mail.bcc, seen)}
+    if not people["to"]:  # which SendGrid demands: whoever was in To may have been left out
+        people["to"], people["cc"] = people["cc"], []
     document: dict[str, Any] = {
         "personalizations": [{kind: addresses for kind, addresses in people.items() if addresses}],
         "from": _person(mail.from_ or sender),
@@ -190,14 +204,22 @@ def _encode(mail: Mail, sender: Address) -> bytes:
             for kind, body in (("text/plain", plain_text(mail)), ("text/html", mail.html))
             if body is not None
         ],
-        "headers": {**mail.headers, **_marks(mail, sender), "x-rqmail-id": mail.id},
+        "headers": {
+            **{name: _encoded(value) for name, value in mail.headers.items()},
+            **_marks(mail, sender),
+            "x-rqmail-id": mail.id,
+        },
         "custom_args": {"rqmail-id": mail.id},
     }
     if mail.reply_to:
-        document["reply_to_list"] = [_person(one) for one in mail.reply_to]
+        document["reply_to_list"] = _once(mail.reply_to, set())
     if mail.files:
         document["attachments"] = [_attachment(one) for one in mail.files]
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
+
+
+def _headers(mail: Mail, sender: Address) -> dict[str, str]:
+    return {name: _encoded(value) for name, value in mail.headers.items()} | _marks(mail, sender)
 
 
 def _marks(mail: Mail, sender: Address) -> dict[str, str]:
@@ -230,4 +252,16 @@ def _once(addresses: tuple[Address, ...], seen: set[str]) -> list[dict[str, str]
 
 
 def _person(address: Address) -> dict[str, str]:
-    return {"email": wire_address(address.address)} | ({"name": address.name} if address.name else {})
+    return {"email": wire_address(address.address)} | ({"name": _name(address.name)} if address.name else {})
+
+
+def _name(name: str) -> str:
+    """Put a name in quotes where SendGrid would take it for several."""
+    if not _SEPARATORS & set(name):
+        return name
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _encoded(value: str) -> str:
+    """Write a header's value as a mail has it: SendGrid passes it on as it is."""
+    return value if value.isascii() else Header(value, "utf-8").encode(linesep="")

@@ -60,6 +60,34 @@ def test_a_mail_is_written_as_sendgrid_documents_it(send, mail):
     }
 
 
+@pytest.mark.parametrize(
+    ("change", "part", "written"),
+    [
+        (
+            {"to": (Address("a@x.nl", "Vries, Jan de"), Address("b@x.nl", 'B; "x"'))},
+            ("personalizations", 0, "to"),
+            [{"email": "a@x.nl", "name": '"Vries, Jan de"'}, {"email": "b@x.nl", "name": '"B; \\"x\\""'}],
+        ),
+        ({"to": ()}, ("personalizations", 0, "to"), [{"email": "cc@example.org", "name": 'Jan "de" Vries'}]),
+        ({"reply_to": (Address("r@x.nl"), Address("R@x.nl", "R"))}, ("reply_to_list",), [{"email": "r@x.nl"}]),
+        (
+            {"headers": {"X-Naam": "Zoë"}},
+            ("headers", "X-Naam"),
+            "=?utf-8?q?Zo=C3=AB?=",
+        ),
+        ({"html": None}, ("content",), [{"type": "text/plain", "value": "Beste allemaal"}]),
+    ],
+    ids=["names with separators", "nobody in to", "reply-to twice", "a header beyond ASCII", "text alone"],
+)
+def test_sendgrids_own_rules_are_kept(send, mail, change, part, written):
+    script = Script([ACCEPTED])
+    send(replace(mail, **change), script)
+    found = script.asked[0].json()
+    for name in part:
+        found = found[name]
+    assert found == written
+
+
 def test_an_address_named_twice_gets_one_copy(send, mail):
     script = Script([ACCEPTED])
     send(replace(mail, bcc=(Address("ZOE@example.org"), Address("b@example.org"))), script)

@@ -80,5 +80,6 @@ def done_on(budgets: Budgets, lots: Iterable[Lot], now: datetime) -> datetime | 
     end = done_at_ms(budgets, lots, now_ms)
     if end is None or end - now_ms > _FARTHEST_MS:
         return None
-    not_before = from_epoch_ms(max(budgets.paused_until_ms, *(lot.not_before_ms for lot in lots)))
-    return max(not_before, now + timedelta(milliseconds=end - now_ms))
+    if max(budgets.paused_until_ms, *(lot.not_before_ms for lot in lots)) > now_ms:
+        return from_epoch_ms(end)
+    return now + timedelta(milliseconds=end - now_ms)

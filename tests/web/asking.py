@@ -4,10 +4,11 @@ from __future__ import annotations
 
 ADMIN_TOKEN = "a-token-for-tests-only"
 
-#: Every page of the menu.
+#: Every page that is about no one thing: those of the menu, and the forecast.
 PAGES = (
     "/ui/",
     "/ui/mailboxes",
+    "/ui/forecast",
     "/ui/messages",
     "/ui/compose",
     "/ui/imports",

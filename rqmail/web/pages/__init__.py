@@ -10,6 +10,7 @@ from rqmail.web.pages import (
     compose,
     decisions,
     doctor,
+    forecast,
     imports,
     language,
     mailboxes,
@@ -29,6 +30,7 @@ blueprint = Blueprint("pages", __name__)
 for _page in (
     overview,
     mailboxes,
+    forecast,
     messages,
     message,
     compose,

@@ -58,6 +58,11 @@ WRONG: Final[Words] = {
     "scopes": lazy_gettext("At least one."),
     "mailboxes": lazy_gettext("Keys of mailboxes that exist, for a token that only hands mail in."),
     "expiresOn": lazy_gettext("A day that is not over yet."),
+    "messages": lazy_gettext("A whole number from 0 to 100,000,000."),
+    "recipientsEach": lazy_gettext("A whole number from 1 to 500."),
+    "perMinute": lazy_gettext("A whole number from 1 to 1,000,000."),
+    "recipientsPerDay": lazy_gettext("A whole number from 1 to 1,000,000,000."),
+    "at": lazy_gettext("A date and a time."),
     "RQMAIL_SECRET_KEY": lazy_gettext("Set RQMAIL_SECRET_KEY first: secrets are stored encrypted."),
 }
 

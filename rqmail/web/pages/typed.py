@@ -31,7 +31,11 @@ def whole(field: str, wrong: Wrong) -> int | None:
 
     Whether the number itself is allowed is for the use case to say: it does so for every caller.
     """
-    typed = text(field)
+    return whole_of(field, text(field), wrong)
+
+
+def whole_of(field: str, typed: str, wrong: Wrong) -> int | None:
+    """Answer what was typed, as :func:`whole` does, where it came another way than in a form that was posted."""
     if not typed:
         return None
     if _WHOLE.fullmatch(typed):
@@ -47,6 +51,14 @@ def day(value: str, zone: str = "", *, after: int = 0) -> datetime | None:
     """
     try:
         return datetime.combine(date.fromisoformat(value) + timedelta(days=after), time(), _zone(zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def moment(value: str, zone: str = "") -> datetime | None:
+    """Answer the moment of a date and time of ``zone``, as :func:`day` does; ``None`` for what is none."""
+    try:
+        return datetime.fromisoformat(value).replace(tzinfo=_zone(zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 

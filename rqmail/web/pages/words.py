@@ -297,6 +297,12 @@ IMPORT_STATES: Final[Words] = {
 IMPORT_READY: Final[Counted] = counted(
     "Every row is good: 1 message can be queued.", "Every row is good: %(number)s messages can be queued."
 )
+FORECAST_DONE: Final[Counted] = counted(
+    "The message will have left about %(moment)s", "All %(number)s messages will have left about %(moment)s"
+)
+FORECAST_NEVER: Final[Counted] = counted(
+    "Nobody can tell when the message will have left", "Nobody can tell when all %(number)s messages will have left"
+)
 IMPORT_QUEUE: Final[Counted] = counted("Queue 1 message", "Queue %(number)s messages")
 IMPORT_UNDONE: Final[Counted] = counted(
     "The import is undone: 1 message was cancelled.", "The import is undone: %(number)s messages were cancelled."

@@ -17,8 +17,8 @@ from support.office import Office
 
 S = MessageStatus
 DAY = timedelta(days=1)
-STEP = timedelta(minutes=10)
-A_DAYS_BUDGET = 144
+STEP = timedelta(minutes=20)
+A_DAYS_BUDGET = 72
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def sqlite_office(sqlite_database, redis_client, clock):
 
 
 def pass_days(office, trickle, days):
-    """Let days pass in steps of ten minutes; in each a little more comes in than the day's budget lets out."""
+    """Let days pass in steps of twenty minutes; in each a little more comes in than the day's budget lets out."""
     for step in range(round(days * DAY / STEP)):
         submitted(*(trickle() for _ in range(2 if step % 5 == 0 else 1)), now=office.clock())
         office.tick()
@@ -60,7 +60,7 @@ def test_a_large_mail_waits_for_its_place_in_the_day_and_is_not_overtaken(sqlite
 
     assert reloaded(large_id).status == S.SENT
     sent_on = reloaded(large_id).sent_on
-    # A place comes free every ten minutes; those in line before it need some of them.
+    # A place comes free at every step; those in line before it need some of them.
     before = Message.select().where(
         Message.priority == small.value, Message.created_on < handed_in, Message.sent_on > handed_in
     )

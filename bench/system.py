@@ -41,7 +41,7 @@ class System:
     def __init__(self, folder: Path, stack: ExitStack, database: str) -> None:
         self.folder = folder
         self._stack = stack
-        self.valkey = ValkeyServer(port=_free_port())
+        self.valkey = ValkeyServer(port=free_port())
         self.valkey.start()
         stack.callback(self.valkey.stop)
         self.redis = Redis(host="127.0.0.1", port=self.valkey.port)
@@ -120,6 +120,19 @@ class System:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"workers did not start; {self.last_words()}")
             time.sleep(0.05)
+
+    def wait_for_port(self, port: int) -> None:
+        """Wait until somebody listens there."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"nobody listens on {port}; {self.last_words()}") from None
+                time.sleep(0.05)
+            else:
+                return
 
     def last_words(self) -> str:
         """Quote the end of what the processes logged."""
@@ -238,7 +251,7 @@ def _restore_environment(before: dict[str, str]) -> None:
     os.environ.update(before)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Ask for a port that nobody listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import budget, fleet, imports, lanes, latency, limiter, priority, send, smtp, startup, tick, work
+from bench import budget, files, fleet, imports, lanes, latency, limiter, priority, send, smtp, startup, tick, work
 from bench.machine import machine
 from bench.progress import tell
 from bench.row import Row
@@ -50,6 +50,7 @@ BENCHES: dict[str, Callable[[bool], list[Row]]] = {
     latency.NAME: latency.run,
     fleet.NAME: fleet.run,
     imports.NAME: imports.run,
+    files.NAME: files.run,
     smtp.NAME: smtp.run,
     startup.NAME: startup.run,
 }

@@ -1,4 +1,4 @@
-"""A Graph that only counts: answers 202 after a set time, and remembers when it was called for each mailbox.
+"""A Graph (and a SendGrid) that only counts: answers 202 after a set time, and remembers when which mailbox called.
 
 Its own process, so that it does not share the interpreter of what is measured. Prints its port, then serves.
 """
@@ -37,7 +37,7 @@ class Sink:
 
     async def send(self, request: web.Request) -> web.Response:
         """Take one mail."""
-        mailbox = request.match_info["mailbox"]
+        mailbox = request.match_info.get("mailbox", "sendgrid")
         body = await request.read()
         now = asyncio.get_running_loop().time()
         self.times.append(now)
@@ -50,6 +50,27 @@ class Sink:
             await asyncio.sleep(self.latency)
         self.in_flight[mailbox] -= 1
         return web.Response(status=202)
+
+    async def draft(self, request: web.Request) -> web.Response:
+        """Make a draft."""
+        await request.read()
+        return web.json_response({"id": "draft", "internetMessageId": "<draft@sink>"}, status=201)
+
+    async def open_upload(self, request: web.Request) -> web.Response:
+        """Open an upload session for one file."""
+        await request.read()
+        return web.json_response(
+            {"uploadUrl": f"http://{request.host}/upload", "nextExpectedRanges": ["0-"]}, status=201
+        )
+
+    async def put_range(self, request: web.Request) -> web.Response:
+        """Take a range of a file; the last one ends it."""
+        await request.read()
+        reach, _, total = request.headers["Content-Range"].removeprefix("bytes ").partition("/")
+        end = int(reach.partition("-")[2]) + 1
+        if end == int(total):
+            return web.Response(status=201)
+        return web.json_response({"nextExpectedRanges": [f"{end}-"]})
 
     async def control(self, request: web.Request) -> web.Response:
         """Change what is asked for, and tell the counts.
@@ -87,6 +108,11 @@ async def serve(latency: float) -> None:
     sink = Sink(latency)
     app = web.Application(client_max_size=2**23)
     app.router.add_post("/v1.0/users/{mailbox}/sendMail", sink.send)
+    app.router.add_post("/v1.0/users/{mailbox}/messages", sink.draft)
+    app.router.add_post("/v1.0/users/{mailbox}/messages/draft/attachments/createUploadSession", sink.open_upload)
+    app.router.add_put("/upload", sink.put_range)
+    app.router.add_post("/v1.0/users/{mailbox}/messages/draft/send", sink.send)
+    app.router.add_post("/v3/mail/send", sink.send)
     app.router.add_post("/control", sink.control)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=600)
     await runner.setup()

@@ -55,6 +55,7 @@ class System:
             "RQMAIL_PACING": "burst",  # what is measured is how fast, not how evenly
             "RQMAIL_SECRET_KEY": "a key for nothing but a bench",
             "RQMAIL_GRAPH_BASE_URL": f"http://127.0.0.1:{self.sink_port}/v1.0",
+            "RQMAIL_SENDGRID_BASE_URL": f"http://127.0.0.1:{self.sink_port}",
             "RQMAIL_GRAPH_AUTHORITY": authority,
             "RQMAIL_GRAPH_TENANT_ID": SANDBOX_TENANT_ID,
             "RQMAIL_GRAPH_CLIENT_ID": SANDBOX_CLIENT_ID,

@@ -89,6 +89,7 @@ def purge(older_than: timedelta | None, *, dry_run: bool, json_: bool) -> None:
             {
                 "count": purged.messages,
                 "imports": purged.imports,
+                "campaigns": purged.campaigns,
                 "auditEntries": purged.audit_entries,
                 "dryRun": dry_run,
             }
@@ -98,5 +99,6 @@ def purge(older_than: timedelta | None, *, dry_run: bool, json_: bool) -> None:
             counted(purged.messages, "message", "messages"),
             counted(purged.imports, "record of an import", "records of imports"),
             counted(purged.audit_entries, "entry of the audit", "entries of the audit"),
+            *((counted(purged.campaigns, "campaign", "campaigns"),) if purged.campaigns else ()),
         )
         click.echo(f"{'Would be deleted' if dry_run else 'Deleted'}: {', '.join(these)}.")

@@ -217,9 +217,15 @@ def test_without_an_age_what_the_hourly_purge_deletes_is_deleted_messages_only_i
     long_ago = "2020-01-01 00:00:00.000000"
     Message.raw("UPDATE message SET created_on = ?, ended_on = ?", long_ago, long_ago).execute()
     AuditEntry.update(at=utc_now() - timedelta(days=399)).execute()
-    assert run_json("purge") == {"count": 0, "imports": 0, "auditEntries": 0, "dryRun": False}
+    assert run_json("purge") == {"count": 0, "imports": 0, "campaigns": 0, "auditEntries": 0, "dryRun": False}
     AuditEntry.update(at=utc_now() - timedelta(days=401)).execute()
-    assert run_json("purge", "--dry-run") == {"count": 0, "imports": 0, "auditEntries": entries, "dryRun": True}
+    assert run_json("purge", "--dry-run") == {
+        "count": 0,
+        "imports": 0,
+        "campaigns": 0,
+        "auditEntries": entries,
+        "dryRun": True,
+    }
     assert purge_messages() == {"messages": 0, "imports": 0, "audit_entries": entries, "campaigns": 0}  # the hourly one
     assert run("purge").stdout == "Deleted: 0 messages, 0 records of imports, 0 entries of the audit.\n"
 

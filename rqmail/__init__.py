@@ -6,13 +6,16 @@ A tour, by the way of one message; each folder's ``__init__.py`` says what it is
 2. ``intake/``: mail comes in. ``draft.py`` checks what is handed in, with ``addresses.py``; ``files.py`` reads it from
    files; ``content.py`` checks what a message carries beside its text (``attachments.py``, ``pictures.py``,
    ``headers.py``); ``idempotency.py`` takes a repeated request once.
+   ``campaigns/``: one text for many people. ``audience.py`` reads the list, ``template.py`` renders, ``campaign.py``
+   makes and steers; ``suppression.py`` knows who gets no mail, ``unsubscribing.py`` makes the links.
 3. ``models/``: it waits in a table. ``message.py`` is the row that is the truth about a message: ``states.py`` the
    table of its states, ``row.py`` its columns and the one door to its status, ``claims.py``, ``results.py`` and
    ``decisions.py`` the moves through that door; ``backlog.py`` holds the index seeks everything is decided on;
    ``migrations/`` the steps by which the tables come about.
-4. ``delivery/``: it goes out. ``dispatch.py`` takes from the table to the queues no more than the budgets admit;
-   ``lanes.py`` sends one job's messages side by side; ``outcomes.py`` decides what happens to each; ``recovery.py``
-   finds what was lost on the way; ``senders.py`` knows who a sender is.
+4. ``delivery/``: it goes out. ``feeding.py`` makes messages of the people campaigns go to; ``dispatch.py`` takes from
+   the table to the queues no more than the budgets admit; ``lanes.py`` sends one job's messages side by side;
+   ``outcomes.py`` decides what happens to each; ``recovery.py`` finds what was lost on the way; ``senders.py`` knows
+   who a sender is.
 5. ``ratelimit/``: the brake. ``limiter.py`` with ``check_and_reserve.lua`` takes a place in a mailbox's minute and day
    before Microsoft Graph is called, in one round trip, or says when there will be one.
 6. ``mailers/``: the seam through which it leaves. ``base.py``, ``rate_limited.py`` (the brake around it), ``graph/``

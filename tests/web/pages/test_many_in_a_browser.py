@@ -37,6 +37,8 @@ STANDS_OUT = """() => {
       if (place.right > edge.right + 1 || place.left < edge.left - 1) found.push(`out: ${name(one)} of ${name(box)}`);
     }
   }
+  const whole = document.documentElement;
+  if (whole.scrollWidth > whole.clientWidth) found.push("the page is wider than its window");
   const brand = document.querySelector(".brand");
   if (brand.getClientRects().length && brand.offsetHeight > 40) found.push("brand: in two lines");
   return found;

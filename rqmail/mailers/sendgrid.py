@@ -73,7 +73,7 @@ class SendGridMailer:
         except (RequestException, HTTPError, OSError) as error:
             raise error_for_exception(error, "SendGrid") from error
         if answer.status != 202:
-            raise error_for_answer(answer, self._clock())
+            raise error_for_answer(answer, self._clock(), own_from=mail.from_ is not None)
         return Receipt(status=202, provider_message_id=answer.headers.get("X-Message-Id"))
 
 
@@ -103,29 +103,31 @@ def check_api_key(transport: Transport, base_url: str, api_key: str) -> Checked:
     return Checked(may_send=True)
 
 
-def error_for_answer(answer: Answer, now: datetime) -> MailError:
-    """Turn an answer of SendGrid's that is not 202 into the ``MailError`` that says what to do next."""
+def error_for_answer(answer: Answer, now: datetime, *, own_from: bool = False) -> MailError:
+    """Turn an answer of SendGrid's that is not 202 into the ``MailError`` that says what to do next.
+
+    ``own_from`` says that the mail was from another address than its sender's: a no about that is about the mail.
+    """
     status = answer.status
     problems = _problems(answer.body)
     of_sender = next(((words, one) for one in problems if (words := _about_the_sender(one))), None)
     problem = of_sender[1] if of_sender else problems[0]
     detail = f"(status {status})" + (f": {problem.message}" if problem.message else "")
-    if status == 429:
-        return MailThrottledError(
-            f"SendGrid asks to slow down {detail}", retry_after=_wait_asked(answer, now), status=status
-        )
+    wait = _wait_asked(answer, now)
+    if status == 429 or (status == 503 and wait is not None):
+        return MailThrottledError(f"SendGrid asks to slow down {detail}", retry_after=wait, status=status)
     if 400 <= status < 500 and status != 408 and of_sender:
         (about_it, cause), _ = of_sender
-        unavailable = MailboxUnavailableError(f"{about_it} {detail}", status=status)
-        unavailable.pause_cause = cause
-        return unavailable
+        if own_from and cause == "sender-refused":
+            return MailRejectedError(f"SendGrid refuses the address that this mail is from {detail}", status=status)
+        return _unavailable(about_it, cause, detail, status)
+    if status in _ABOUT_NO_MAIL:
+        return _unavailable(*_ABOUT_NO_MAIL[status], detail, status)
     if status in (401, 403):
         return MailAuthError(
             f"SendGrid does not let us in; check the API key, its Mail Send permission and the sender {detail}",
             status=status,
         )
-    if status == 200:
-        return MailRejectedError(f"SendGrid is in sandbox mode and sends nothing {detail}", status=status)
     if 300 <= status < 400:
         return MailTransientError(
             f"A redirect came instead of SendGrid's answer; check RQMAIL_SENDGRID_BASE_URL {detail}", status=status
@@ -135,6 +137,24 @@ def error_for_answer(answer: Answer, now: datetime) -> MailError:
     return MailOutcomeUnknownError(
         f"SendGrid's answer leaves open whether the mail was accepted {detail}", status=status
     )
+
+
+def _unavailable(about_it: str, cause: PauseCause, detail: str, status: int) -> MailboxUnavailableError:
+    error = MailboxUnavailableError(f"{about_it} {detail}", status=status)
+    error.pause_cause = cause
+    return error
+
+
+#: Statuses that every mail would be answered with, whatever it is, and what is wrong then.
+_ABOUT_NO_MAIL: dict[int, tuple[str, PauseCause]] = {
+    200: (
+        "Nothing was sent: SendGrid is in sandbox mode, or something else answers; check RQMAIL_SENDGRID_BASE_URL",
+        "unavailable",
+    ),
+    402: ("SendGrid asks for payment before it sends", "credits"),
+    404: ("What answers is not SendGrid's API; check RQMAIL_SENDGRID_BASE_URL", "unavailable"),
+    405: ("What answers is not SendGrid's API; check RQMAIL_SENDGRID_BASE_URL", "unavailable"),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,10 +115,12 @@ def test_a_mail_of_html_alone_brings_its_text_and_before_it(send, mail):
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (200, MailRejectedError),
+        (200, MailboxUnavailableError),
         (302, MailTransientError),
         (400, MailRejectedError),
-        (404, MailRejectedError),
+        (402, MailboxUnavailableError),
+        (404, MailboxUnavailableError),
+        (405, MailboxUnavailableError),
         (413, MailRejectedError),
         (401, MailAuthError),
         (403, MailAuthError),
@@ -184,6 +186,19 @@ def test_a_no_about_the_sender_is_about_the_sender_and_never_about_the_mail(send
     with pytest.raises(MailboxUnavailableError, match=words) as caught:
         send(mail, Script([(status, {}, {"errors": errors})]))
     assert caught.value.status == status
+
+
+@pytest.mark.parametrize("errors", [[FROM_MISSING], [NOT_VERIFIED]])
+def test_a_no_about_an_address_that_only_this_mail_is_from_is_about_the_mail(send, mail, errors):
+    other = replace(mail, from_=Address("other@example.org", ""))
+    with pytest.raises(MailRejectedError, match="the address that this mail is from"):
+        send(other, Script([(403, {}, {"errors": errors})]))
+
+
+def test_a_503_that_names_its_end_is_a_throttle(send, mail):
+    with pytest.raises(MailThrottledError) as caught:
+        send(mail, Script([(503, {"Retry-After": "7200"}, b"")]))
+    assert caught.value.retry_after == 7200
 
 
 @pytest.mark.parametrize(

@@ -265,6 +265,30 @@ def check(key: str | None, *, all_: bool, json_: bool) -> None:
     check_senders("mailbox", key, [view.key for view in application().mailboxes.all()] if all_ else None, json_=json_)
 
 
+@mailbox.command(epilog="Example: rqmail mailbox bounces news")
+@click.argument("key", required=False)
+@json_option
+def bounces(key: str | None, *, json_: bool) -> None:
+    """Show how much mail of each mailbox came back in the last 7 days; above 5 % is a warning."""
+    from rqmail.insight.bouncing import bouncing  # noqa: PLC0415
+    from rqmail.ratelimit.limits import mailbox_key  # noqa: PLC0415
+
+    app = application()
+    views = app.mailboxes.all() if key is None else [app.mailboxes.get(key)]
+    keys = {view.key: mailbox_key(view.address) for view in views}
+    found = bouncing(list(keys.values()), app.clock())
+    if json_:
+        print_json({"mailboxes": {name: found[budget] for name, budget in keys.items()}})
+        return
+    shown = table("mailbox", "recipients", "bounced", "rate", "reports", right=("recipients", "bounced", "rate"))
+    for name, budget in keys.items():
+        one = found[budget]
+        rate = "" if one.rate is None else f"{one.rate:.1%}" + (" (warning)" if one.level == "warning" else "")
+        reports = one.problem or ("not looked for yet" if one.read_to is None else "read")
+        shown.add_row(name, f"{one.recipients:,}", f"{one.bounced:,}", rate, plain(reports))
+    print_table(shown, "No mailbox yet: `rqmail mailbox add KEY --address ADDRESS` adds one.")
+
+
 def _changes() -> Changes:
     return application().changes.by(COMMAND_LINE)
 

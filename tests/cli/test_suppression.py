@@ -49,3 +49,9 @@ def test_whoever_hands_mail_in_hears_who_gets_nothing(run, run_json, tmp_path):
     assert "1 recipient gets nothing, being suppressed; 1 row is for nobody else" in done.stderr
     assert "row 3: b@x.nl (unsubscribe)" in done.stderr
     assert run_json("import", rows, "--mailbox", "news", "--ignore-unsubscribed")["stored"] == 2
+
+
+@pytest.mark.usefixtures("news")
+def test_what_came_back_through_each_mailbox_is_shown(run, run_json):
+    assert "not looked for yet" in run("mailbox", "bounces").stdout
+    assert run_json("mailbox", "bounces", "news")["mailboxes"]["news"]["level"] == "ok"

@@ -8,6 +8,7 @@ import pytest
 
 from rqmail.delivery.bounces import Bounces
 from rqmail.errors import MailboxNotReadableError, MailTransientError
+from rqmail.insight.bouncing import bouncing
 from rqmail.mailers.graph.inbox import ReportItem
 from rqmail.models import suppression
 from rqmail.models.base import pooled_connection
@@ -247,3 +248,18 @@ def test_reading_takes_a_place_in_flight_and_nothing_of_the_budgets(office, inbo
         office.limiter.release(one)
     bounces.run()
     assert len(inbox.looks) == looks + 1
+
+
+def test_a_mailbox_tells_its_bounce_rate_and_warns_above_five_percent(office, inboxes, bounces):
+    ids = [sent(tuple(f"r{n}-{m}@x.nl" for m in range(10))) for n in range(2)]
+    at = later(office, seconds=30)
+    arrives(inboxes[NEWS], report(("r0-1@x.nl", "5.1.1"), message_id=ids[0]), at)
+    bounces.run()
+    told = bouncing([NEWS, "info@example.org"], office.clock())
+    assert (told[NEWS].recipients, told[NEWS].bounced, told[NEWS].rate, told[NEWS].level) == (20, 1, 0.05, "ok")
+    assert (told["info@example.org"].rate, told["info@example.org"].read_to) == (None, None)
+    arrives(inboxes[NEWS], report(("r1-1@x.nl", "5.2.2"), message_id=ids[1]), later(office, minutes=2))
+    bounces.run()
+    assert bouncing([NEWS], office.clock())[NEWS].level == "warning"
+    later(office, days=8)
+    assert bouncing([NEWS], office.clock())[NEWS].bounced == 0

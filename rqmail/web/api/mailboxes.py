@@ -11,9 +11,10 @@ from pydantic import Field
 from rqmail.administration.access import Scope
 from rqmail.administration.fields import MAX_MESSAGE_BYTES
 from rqmail.administration.mailboxes import MailboxView
+from rqmail.insight.bouncing import bouncing
 from rqmail.insight.checked import last_check, last_checks
 from rqmail.insight.jsonable import as_json
-from rqmail.ratelimit.limits import above_exchange
+from rqmail.ratelimit.limits import above_exchange, mailbox_key
 from rqmail.ratelimit.pacing import Pacing
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Changes, CheckOf, Done, LeftBehindOf, Limit, Line, Moment, Pause, Whole
@@ -102,6 +103,21 @@ class MailboxChanges(Changes):
     limits_until: Moment | None = None
 
 
+class BouncingOf(ApiModel):
+    """What came back of mail to recipients in the last seven days: rate is a share from 0 to 1, above 0.05 a warning.
+
+    problem is why non-delivery reports cannot be read; readTo is up to when they are, null before the first look.
+    """
+
+    mailbox: str
+    recipients: int
+    bounced: int
+    rate: float | None
+    level: Literal["ok", "warning"]
+    read_to: datetime | None
+    problem: str | None
+
+
 @blueprint.get("")
 @operation(Scope.READ, _TAG, Mailboxes)
 def list_mailboxes() -> Any:
@@ -168,6 +184,15 @@ def delete_mailbox(key: str) -> Any:
 def show_budget(key: str) -> Any:
     """Show what a mailbox has used and may still send, what waits, and when it will be done."""
     return as_json(application().overview.mailbox(key))
+
+
+@blueprint.get("/<key>/bounces")
+@operation(Scope.READ, _TAG, BouncingOf, 404)
+def show_bounces(key: str) -> Any:
+    """Show how much mail of a mailbox came back in the last seven days, and whether reports of that can be read."""
+    app = application()
+    address = mailbox_key(app.mailboxes.get(key).address)
+    return as_json(bouncing([address], app.clock())[address])
 
 
 @blueprint.post("/<key>/check")

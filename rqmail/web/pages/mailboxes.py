@@ -11,10 +11,11 @@ from werkzeug.wrappers import Response
 
 from rqmail.administration.access import Scope
 from rqmail.errors import ConflictError, InvalidInputError
+from rqmail.insight.bouncing import bouncing
 from rqmail.insight.checked import last_check, last_checks
 from rqmail.insight.standing import told_state
 from rqmail.models.mailbox import SentItems
-from rqmail.ratelimit.limits import EXCHANGE
+from rqmail.ratelimit.limits import EXCHANGE, mailbox_key
 from rqmail.web.auth import require
 from rqmail.web.context import application, changes
 from rqmail.web.pages import typed
@@ -285,12 +286,15 @@ def _page_number(number: str) -> int:
 
 def _one(key: str) -> dict[str, Any]:
     app = application()
+    mailbox = app.mailboxes.get(key)
+    address = mailbox_key(mailbox.address)
     return {
-        "mailbox": app.mailboxes.get(key),
+        "mailbox": mailbox,
         "standing": app.overview.mailbox(key),
         "check": last_check(f"mailbox:{key}"),
         "unmarked": app.mailboxes.takes_no_property(key),
         "pruning": app.mailboxes.pruning(key),
+        "bouncing": bouncing([address], app.clock())[address],
         "most_bytes": app.settings.max_message_bytes,
         "sent_items": [mode.value for mode in SentItems],
         "defaults": app.overview.defaults,

@@ -184,6 +184,7 @@ class Recording:
         self.ask("Counted first", "POST /messages/bulk", body=waiting | {"dryRun": True})
         self.ask("Then done", "POST /messages/bulk", body=waiting)
         self.ask("What the mailbox may still send", "GET /admin/system-mailboxes/news/budget")
+        self.ask("What came back lately", "GET /admin/system-mailboxes/news/bounces")
         self.ask("Counted from nothing again", "POST /admin/system-mailboxes/news/reset")
 
     def import_files(self) -> None:

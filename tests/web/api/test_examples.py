@@ -14,7 +14,7 @@ from web.api.recording import CLIENT_ID, as_json, record
 from web.asking import ADMIN_TOKEN
 
 #: What is for people and for browsers, and the documentation itself.
-NOT_OF_THE_API = ("/ui", "/login", "/logout", "/static", "/docs", "/openapi.json")
+NOT_OF_THE_API = ("/unsubscribe/", "/ui", "/login", "/logout", "/static", "/docs", "/openapi.json")
 ANEW = "an answer of the API is another than its documentation shows: run `make examples`, and look at what it changed"
 
 

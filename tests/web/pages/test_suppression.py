@@ -59,3 +59,15 @@ def test_a_message_shows_who_was_left_out_and_why(admin: Person, news: str, appl
     led_to = admin.send("/ui/compose", mail).headers["Location"]
     assert "b@x.nl is suppressed (unsubscribed) and gets nothing" in admin.notice()
     assert "Left out" in admin.look(led_to)
+
+
+def test_the_page_of_a_mailbox_tells_what_came_back_and_that_of_an_import_who_gets_nothing(
+    admin: Person, news: str, application: Application
+) -> None:
+    assert "Nothing was sent in that time" in admin.look(f"/ui/mailboxes/{news}")
+    application.suppressions.add("b@x.nl", reason="hard-bounce", source="test")
+    file = (io.BytesIO(b"to,subject,text\na@x.nl,s,t\nb@x.nl,s,t\n"), "list.csv")
+    led_to = admin.send("/ui/imports", {"sender": f"mailbox:{news}", "file": file}).headers["Location"]
+    page = admin.look(led_to)
+    assert "Rows for nobody else are left out: 1" in page
+    assert "bounced" in page.split('id="suppressed"')[1]

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import budget, files, fleet, imports, lanes, latency, limiter, priority, send, smtp, startup, tick, work
+from bench import api, budget, files, fleet, imports, lanes, latency, limiter, priority, send, smtp, startup, tick, work
 from bench.machine import machine
 from bench.progress import tell
 from bench.row import Row
@@ -52,6 +52,7 @@ BENCHES: dict[str, Callable[[bool], list[Row]]] = {
     imports.NAME: imports.run,
     files.NAME: files.run,
     smtp.NAME: smtp.run,
+    api.NAME: api.run,
     startup.NAME: startup.run,
 }
 

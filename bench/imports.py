@@ -37,7 +37,7 @@ def run(quick: bool) -> list[Row]:
     small, large, rounds = (500, 2_000, 1) if quick else (10_000, 100_000, 3)
     with system("sqlite" if quick else "postgresql") as parts:
         app = parts.application()
-        small_file, large_file = _write(parts, small), _write(parts, large)
+        small_file, large_file = write_csv(parts, small), write_csv(parts, large)
         compared = in_turns(rounds, lambda: _ours(parts, app, large_file), lambda: _bare(parts, large))
         tell(f"{NAME}: memory for {small} and {large} rows")
         few, many = _peak(parts, small_file), _peak(parts, large_file)
@@ -72,7 +72,7 @@ def _bare(parts: System, number: int) -> float:
     with transaction():
         for start in range(0, number, _BATCH):
             messages, contents, recipients = zip(
-                *(_bare_rows(i) for i in range(start, min(start + _BATCH, number))), strict=True
+                *(bare_rows(i) for i in range(start, min(start + _BATCH, number))), strict=True
             )
             Message.insert_many(messages).execute()
             MessageContent.insert_many(contents).execute()
@@ -80,7 +80,8 @@ def _bare(parts: System, number: int) -> float:
     return number / (time.perf_counter() - began)
 
 
-def _bare_rows(number: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def bare_rows(number: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Answer the rows of one message: of its own table, of its content, of its recipient."""
     new, now = new_message("mailbox:m0", number), utc_now()
     message = {
         "id": str(uuid7()), "sender": new.sender, "status": "SCHEDULED", "priority": 1, "subject": new.subject,
@@ -93,7 +94,8 @@ def _bare_rows(number: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, A
     return message, content, recipient
 
 
-def _write(parts: System, number: int) -> Path:
+def write_csv(parts: System, number: int) -> Path:
+    """Write a file of so many messages, to be imported."""
     path = parts.folder / f"{number}.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)

@@ -14,7 +14,23 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import api, budget, files, fleet, imports, lanes, latency, limiter, priority, send, smtp, startup, tick, work
+from bench import (
+    api,
+    budget,
+    campaigns,
+    files,
+    fleet,
+    imports,
+    lanes,
+    latency,
+    limiter,
+    priority,
+    send,
+    smtp,
+    startup,
+    tick,
+    work,
+)
 from bench.machine import machine
 from bench.progress import tell
 from bench.row import Row
@@ -50,6 +66,7 @@ BENCHES: dict[str, Callable[[bool], list[Row]]] = {
     latency.NAME: latency.run,
     fleet.NAME: fleet.run,
     imports.NAME: imports.run,
+    campaigns.NAME: campaigns.run,
     files.NAME: files.run,
     smtp.NAME: smtp.run,
     api.NAME: api.run,

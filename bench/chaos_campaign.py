@@ -1,6 +1,6 @@
 """A campaign through a pause, two ``kill -9`` and a flush of Redis, its export held against the provider's record.
 
-Run ``python -m bench.campaign``: 2,000 rows with 40 bad ones, three mailboxes, real processes on PostgreSQL.
+Run ``python -m bench.chaos_campaign``: 2,000 rows with 40 bad ones, three mailboxes, real processes on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_SECONDS = 420
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.campaign", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.chaos_campaign", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="of what the provider refuses and who is killed")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -60,6 +60,8 @@ def test_no_address_changes_anything_for_a_browser_that_cannot_prove_it_was_aske
     before = application.audit.lines()
     asked = 0
     for path, methods in addresses(web, "news"):
+        if path == "/unsubscribe/news":
+            continue  # mail programs send there: the signed link is the proof
         for method in methods - {"GET", "HEAD"}:
             for kind in ("application/x-www-form-urlencoded", "application/json"):
                 answer = signed_in.open(path, method=method, data=b"{}", content_type=kind)

@@ -94,6 +94,9 @@ def show_standing(status: SenderStatus, *, json_: bool) -> None:
     for name, window in (("minute", budget.per_minute), ("24 h", budget.recipients_per_day)):
         out.print(f"  {name:>7}: {window.used:,} of {window.limit:,} used, {window.remaining:,} left ({window.source})")
     out.print(f"  at once: {budget.in_flight} of {budget.in_flight_limit} in flight")
+    if budget.uploaded_bytes:
+        uploaded, limit = budget.uploaded_bytes / 1_000_000, budget.upload_bytes_limit / 1_000_000
+        out.print(f"  uploads: {uploaded:,.0f} of {limit:,.0f} MB in five minutes")
     if status.denied_last_hour:
         out.print(f"   denied: {denied(status.denied_last_hour)} in the last hour")
     if status.done_on is not None:

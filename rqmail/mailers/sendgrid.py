@@ -62,6 +62,8 @@ class SendGridMailer:
             raise MailRejectedError(
                 f"The mail has {mail.recipient_count:,} recipients; SendGrid takes {MOST_RECIPIENTS:,} in one mail"
             )
+        if mail.raw is not None:  # it was handed in while its sender sent through Graph
+            raise MailRejectedError("The mail is to be sent as it came, in MIME form, which SendGrid does not take")
         if (files := sum(as_base64(one.size) for one in mail.files)) > LARGEST_REQUEST:  # before they are all in memory
             raise _too_large(files)
         body = _encode(mail, self._sender)

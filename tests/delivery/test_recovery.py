@@ -26,7 +26,7 @@ from rqmail.errors import (
     NotFoundError,
 )
 from rqmail.mailers.graph.mailbox import Sighting
-from rqmail.models.message import Message, MessageStatus, Route
+from rqmail.models.message import Message, MessageContent, MessageStatus, Route
 from rqmail.queues import MailQueues
 from support.clock import START
 from support.messages import MAILBOX, message_in, reloaded, row
@@ -535,3 +535,15 @@ def test_an_attempt_without_a_copy_that_is_seen_in_the_mailbox_all_the_same_is_s
     mailboxes.sent.add(message.id)
     recovery.run()
     assert reloaded(message).status == S.SENT
+
+
+def test_a_mail_in_mime_form_is_looked_for_by_its_header_as_its_draft_has_no_other_mark_at_first(
+    database, recovery, mailboxes, monkeypatch
+):
+    looked = []
+    monkeypatch.setattr(mailboxes, "mailbox_of", lambda route: looked.append(route.marked) or _Mailbox(mailboxes, "x"))
+    raw, plain = unknown(), unknown()
+    MessageContent.update(extras='{"raw": true}').where(MessageContent.message == raw.id).execute()
+    recovery.run()
+    assert sorted(looked) == [False, True]
+    assert {message.id for message in (raw, plain)} == set(mailboxes.looks)

@@ -307,3 +307,9 @@ def test_files_larger_than_sendgrid_takes_are_refused_before_they_are_read(send,
     never = MailFile("a.bin", "application/octet-stream", LARGEST_REQUEST, "", lambda: pytest.fail("it was read"))
     with pytest.raises(MailRejectedError, match="too large"):
         send(replace(mail, files=(never,)), Script([]))
+
+
+def test_a_mail_that_is_to_be_sent_as_it_came_is_refused_rather_than_sent_as_something_else(mail):
+    raw = MailFile("mail.eml", "message/rfc822", 3, "hash", lambda: BytesIO(b"x: "))
+    with pytest.raises(MailRejectedError, match="MIME form"):
+        SendGridMailer(None, "https://api.sendgrid.example", "key", Address("a@x.nl")).send(replace(mail, raw=raw))

@@ -10,6 +10,7 @@ import pytest
 from rqmail.mailers.base import Checked
 from rqmail.mailers.checking import SenderChecker
 from rqmail.models.base import pooled_connection
+from rqmail.models.mailbox import takes_no_property
 from rqmail.models.message import MessageStatus
 from rqmail.models.pruning import SentPruning
 from support.messages import message_in, new_message, submitted
@@ -188,3 +189,9 @@ def test_what_a_provider_has_against_a_sender_is_told_when_it_is_saved(admin, ap
     assert admin.send("/ui/tenants", given).status_code == 303
     assert "The check of beta says: SendGrid refuses the API key" in admin.notice()
     assert application.tenants.get("beta").has_sendgrid_api_key
+
+
+def test_a_mailbox_that_takes_no_property_of_ours_says_so_on_its_page(admin, application, news):
+    assert 'id="no-names"' not in admin.look(f"/ui/mailboxes/{news}")
+    takes_no_property(application.mailboxes.get(news).address, application.clock())
+    assert "looked up by header and Message-ID" in admin.look(f"/ui/mailboxes/{news}")

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rqmail.errors import InvalidInputError
@@ -54,7 +55,7 @@ def contents_of(ids: Sequence[str]) -> dict[str, Contents]:
 
 
 def subject_of(campaign: Campaign, person: Addressed) -> str:
-    """Answer the subject of one person's mail; of one that cannot be rendered the template's own."""
+    """Answer the subject under which one person's mail is listed; of one that cannot be rendered the template's own."""
     kept = _template(person)
     if isinstance(kept, str):
         return str(campaign.subject)
@@ -75,6 +76,8 @@ def render(campaign: Campaign, person: Addressed) -> Rendered:
 
 
 def _rendered(person: Addressed) -> Contents:
+    if find_spec("jinja2") is None:
+        return Contents(problem="rqmail[campaigns] is not installed where this worker runs", by_us=True)
     kept = _template(person)
     if isinstance(kept, str):
         return Contents(problem=kept)
@@ -84,7 +87,7 @@ def _rendered(person: Addressed) -> Contents:
         rendered = kept.template.render(_values(kept, person))
     except UnrenderableError as unrenderable:
         return Contents(problem=str(unrenderable))
-    return Contents(rendered.text, rendered.html, extras=kept.extras)
+    return Contents(rendered.text, rendered.html, extras=kept.extras, subject=rendered.subject)
 
 
 def _values(kept: _Kept, person: Addressed) -> dict[str, str]:

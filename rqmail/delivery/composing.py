@@ -29,7 +29,7 @@ class UnreadableError(Exception):
 def composed(message: Message, contents: Contents | None, permit: Permit, store: ContentStore) -> Mail:
     """Answer the mail; its files are opened when they are sent. Raises ``UnreadableError`` for half a message."""
     if contents is not None and contents.problem is not None:
-        raise UnreadableError(contents.problem)
+        raise (RuntimeError if contents.by_us else UnreadableError)(contents.problem)
     if contents is None or not contents.recipients:
         raise UnreadableError("The message has no content or no recipients; it was changed by hand or half deleted.")
     by_kind: dict[RecipientKind, list[Address]] = {kind: [] for kind in RecipientKind}
@@ -52,7 +52,7 @@ def composed(message: Message, contents: Contents | None, permit: Permit, store:
         raise UnreadableError("The mail in MIME form that was handed in is not there; the message was changed by hand.")
     return Mail(
         id=message.id,
-        subject=message.subject,
+        subject=contents.subject or message.subject,
         to=tuple(by_kind[RecipientKind.TO]),
         cc=tuple(by_kind[RecipientKind.CC]),
         bcc=tuple(by_kind[RecipientKind.BCC]),

@@ -17,7 +17,8 @@ _KINDS = {kind.value: kind for kind in RecipientKind}
 class Contents:
     """The bodies of one message, its recipients and its files in order, and the fields few messages have.
 
-    ``problem`` says why it cannot be sent: its bodies cannot be rendered.
+    ``problem`` says why it cannot be sent: its bodies cannot be rendered; ``by_us`` is whether that is for a fault of
+    ours that can be mended. ``subject`` is given where it is rendered, too.
     """
 
     text: str | None = None
@@ -26,6 +27,8 @@ class Contents:
     attachments: list[AttachedFile] = field(default_factory=list)
     extras: Extras = NO_EXTRAS
     problem: str | None = None
+    by_us: bool = False
+    subject: str | None = None
 
 
 def load_contents(ids: Sequence[str]) -> dict[str, Contents]:

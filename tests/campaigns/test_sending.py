@@ -237,6 +237,25 @@ def test_a_row_that_cannot_be_rendered_fails_alone(news):
     assert "cannot be rendered" in failed.error
 
 
+def test_a_worker_without_the_library_for_templates_burns_no_mail(news, monkeypatch):
+    news.create(people=2)
+    news.campaigns.start("Spring")
+    news.tick()
+    monkeypatch.setattr("rqmail.campaigns.rendering.find_spec", lambda _: None)
+    news.work()
+    assert {(row.status, row.waiting_for) for row in Message.select()} == {(S.SCHEDULED, "fault")}
+    assert news.mails == []
+
+
+def test_a_subject_is_that_of_the_person_even_if_the_dispatcher_could_not_render_it(news, monkeypatch):
+    news.create(people=1)
+    news.campaigns.start("Spring")
+    monkeypatch.setattr("rqmail.delivery.feeding.subject_of", lambda campaign, _: campaign.subject)
+    news.run(2)
+    [(_, mail)] = news.mails
+    assert mail.subject == "Hello Name0"
+
+
 def test_who_is_suppressed_meanwhile_gets_no_mail(news):
     news.create(people=60)
     news.campaigns.start("Spring")

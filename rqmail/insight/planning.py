@@ -19,11 +19,10 @@ from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.pacing import Pacing
 
-#: How often the shares of a pool are evened out; each time brings its members' ends several times closer together.
-_ROUNDS = 6
-
-#: Members that are done within so many ms of each other are done at about the same time.
+#: Members that are done within so many ms of each other, or this part of the time it takes, are done at about the same
+#: time.
 _ALIKE_MS = 60_000
+_ALIKE_SHARE = 200
 
 #: What may be asked at most.
 MOST_MESSAGES = 100_000_000
@@ -172,20 +171,31 @@ def _shares(
     now_ms = to_epoch_ms(now)
     begins_ms = max(now_ms, _ms(plan.at))
     before = {key: _before_further(one, lines[key], now_ms, begins_ms) for key, one in able.items()}
-    for _ in range(_ROUNDS):
-        took = {}
-        for key, standing in before.items():
-            simulation = standing.copy()
-            simulation.send(Lot(shares[key], plan.recipients_each, begins_ms))
-            took[key] = (simulation.done_ms or begins_ms) - begins_ms
-        if max(took.values()) - min(took.values()) < _ALIKE_MS:
-            break
-        # Who would be done before the others gets more, who would be done after them less.
-        target = sum(rates[key] * took[key] for key in able) / sum(rates.values())
-        shares |= _dealt(
-            plan.messages, {key: max(0.0, shares[key] + rates[key] * (target - took[key])) for key in able}
-        )
-    return shares
+
+    def left_by(until_ms: int) -> dict[str, int]:
+        """Say how many of the further messages each could have sent by then, had it all of them."""
+        whole = Lot(plan.messages, plan.recipients_each, begins_ms)
+        return {key: plan.messages - one.copy().send(whole, until_ms) for key, one in before.items()}
+
+    ends = []
+    for key, one in before.items():
+        simulation = one.copy()
+        simulation.send(Lot(shares[key], plan.recipients_each, begins_ms))
+        ends.append(simulation.done_ms or begins_ms)
+    # By the first end fewer have left than there are, by the last one as many or more: the moment lies between.
+    least, most = min(ends), max(ends)
+    if most - least <= _ALIKE_MS:
+        return shares
+    while most - least > max(_ALIKE_MS, (most - begins_ms) // _ALIKE_SHARE):
+        between = (least + most) // 2
+        if sum(left_by(between).values()) < plan.messages:
+            least = between
+        else:
+            most = between
+    sooner, later = left_by(least), left_by(most)
+    missing = plan.messages - sum(sooner.values())
+    last = _dealt(missing, {key: float(later[key] - sooner[key]) for key in able})
+    return shares | {key: sooner[key] + last[key] for key in able}
 
 
 def _before_further(budgets: Budgets, line: Sequence[Lot], now_ms: int, begins_ms: int) -> Simulation:

@@ -12,6 +12,9 @@ from rqmail.ratelimit.pacing import Pacing, gap_ms
 
 _MINUTE = 60_000
 
+#: Later than any moment there is.
+_NEVER_MS = 2**62
+
 
 @dataclass(frozen=True, slots=True)
 class Lot:
@@ -150,28 +153,29 @@ class Simulation:
         made._minute, made._day, made._uploads = (window.copy() for window in self._windows)
         return made
 
-    def send(self, lot: Lot) -> None:
-        """Let a lot leave after all that came before."""
+    def send(self, lot: Lot, until_ms: int = _NEVER_MS) -> int:
+        """Let a lot leave after all that came before, as far as it does so by ``until_ms``; answer how many stay."""
         if lot.messages and lot.recipients_each > self._budgets.recipients_per_day:
             self.done_ms = None
         if not lot.messages or self.done_ms is None:
-            return
+            return lot.messages
         if lot.not_before_ms > self._at:
             self._at, self._waited = lot.not_before_ms, False
         left, size = lot.messages, min(lot.upload_bytes_each, self._budgets.upload_bytes)
         rounds = _Rounds(SLOT_MS if self._budgets.rolling else DAY_MS, self._windows)
-        while left:
+        while left and self._at <= until_ms:
             for window in self._windows:
                 window.pass_to(self._at)
             if found := rounds.over(self._at, left):
-                left = self._repeat(*found, left)
+                left = self._repeat(*found, left, until_ms)
             uploads = self._uploads.room // size if size else left
             taken = min(left, self._minute.room, self._day.room // lot.recipients_each, uploads)
             if taken > 0:
-                left = self._take(taken, lot.recipients_each, size, left)
+                left = self._take(taken, lot.recipients_each, size, left, until_ms)
             else:
                 self._waited = True
                 self._at = self._next_room(lot.recipients_each, size)
+        return left
 
     @property
     def _windows(self) -> tuple[_Window, _Window, _Window]:
@@ -184,22 +188,22 @@ class Simulation:
             return self._day.fits_at(recipients_each)
         return self._uploads.fits_at(size)
 
-    def _repeat(self, takes_ms: int, leave: int, left: int) -> int:
+    def _repeat(self, takes_ms: int, leave: int, left: int, until_ms: int) -> int:
         """Let whole rounds pass in which as many messages leave each; answer how many are left, one at least."""
-        times = (left - 1) // leave
+        times = min((left - 1) // leave, max(0, until_ms - self._at) // takes_ms)
         self._at += times * takes_ms
         for window in self._windows:
             window.shift(times * takes_ms)
         return left - times * leave
 
-    def _take(self, taken: int, recipients_each: int, size: int, left: int) -> int:
+    def _take(self, taken: int, recipients_each: int, size: int, left: int, until_ms: int) -> int:
         """Let so many leave now, and as many in each of the minutes that are like this one; answer what is left."""
         whole = self._minute.room == taken == self._budgets.per_minute
         self._count(taken, taken * recipients_each)
         if size:
             self._uploads.count(taken * size, self._at + UPLOAD_WINDOW_MS)
         left -= taken
-        minutes = self._minutes_alike(taken, recipients_each, left) if whole and not size else 0
+        minutes = self._minutes_alike(taken, recipients_each, left, until_ms) if whole and not size else 0
         if minutes:
             self._waited = True
             self._at = self._minute_frees(self._at) + (minutes - 1) * _MINUTE
@@ -210,10 +214,10 @@ class Simulation:
         self.done_ms = self._at + (round((taken - 1) * self._gap_ms) if self._waited else 0)
         return left
 
-    def _minutes_alike(self, taken: int, recipients_each: int, left: int) -> int:
+    def _minutes_alike(self, taken: int, recipients_each: int, left: int, until_ms: int) -> int:
         """Answer how many minutes are like one that was free and is full now, and free the day together with it."""
         following = self._minute_frees(self._at)
-        together = -((following - self._slot_ends(self._at)) // _MINUTE)
+        together = -((following - min(self._slot_ends(self._at), until_ms + 1)) // _MINUTE)
         return max(0, min(together, left // taken, self._day.room // (taken * recipients_each)))
 
     def _count(self, calls: int, recipients: int) -> None:

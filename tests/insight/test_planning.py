@@ -86,6 +86,22 @@ def test_further_messages_are_shared_so_that_all_are_done_at_about_the_same_time
     assert told.done_on - START == pytest.approx(timedelta(minutes=19), abs=timedelta(minutes=1))
 
 
+def test_members_of_a_pool_with_other_limits_are_done_at_about_the_same_time_over_days(
+    sqlite_database, redis_client, clock
+):
+    office = Office(redis_client, clock)
+    busy = office.mailbox("busy")
+    office.mailbox("slow", rate_limit_per_minute=5)
+    office.mailbox("small", rate_limit_recipients_per_day=500)
+    submitted(*(new_message(busy) for _ in range(300)))
+    told = planning(office).forecast(Plan(messages=20_000))
+    ends = {key: one.done_on - START for key, one in told.mailboxes.items()}
+    assert sum(one.further for one in told.mailboxes.values()) == 20_000
+    assert ends["busy"] > timedelta(days=1)
+    assert abs(ends["busy"] - ends["slow"]) < 0.01 * ends["busy"]
+    assert told.mailboxes["small"].further == 1_000  # all it may send on both days
+
+
 def test_what_if_takes_other_limits_and_changes_nothing(database, redis_client, clock):
     office = Office(redis_client, clock)
     sender = office.mailbox()

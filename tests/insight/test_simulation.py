@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -105,6 +106,15 @@ def test_what_is_passed_over_at_once_ends_when_it_does_minute_by_minute(
         patched.setattr(Simulation, "_minutes_alike", lambda *_minute: 0)
         slowly = done_at_ms(budgets, lots, now)
     assert done_at_ms(budgets, lots, now) == slowly
+    if lots and slowly is not None:
+        in_order, last = [replace(lot, not_before_ms=0) for lot in lots[:-1]], replace(lots[-1], not_before_ms=0)
+        simulation = Simulation(budgets, now)
+        for lot in in_order:
+            simulation.send(lot)
+        whole = simulation.copy()
+        assert whole.send(last) == 0
+        assert simulation.copy().send(last, whole.done_ms) == 0
+        assert simulation.copy().send(last, whole.done_ms - 1) > 0
 
 
 def test_a_million_messages_one_a_minute_are_simulated_in_milliseconds() -> None:

@@ -92,7 +92,10 @@ def test_both_names_of_a_recipient_that_was_forwarded_are_told():
     ],
     ids=["empty", "noise", "many parts", "deep parts", "many addresses", "a long subject", "many recipients"],
 )
-def test_no_report_whatever_is_in_it_takes_long_or_raises(source):
-    began = time.process_time()
-    read_report(source)
-    assert time.process_time() - began < 5
+def test_no_report_whatever_is_in_it_raises_or_takes_longer_than_it_is_long(source):
+    def seconds(piece):
+        began = time.process_time()
+        read_report(piece)
+        return time.process_time() - began
+
+    assert seconds(source) < 0.1 + 12 * max(seconds(source[: len(source) // 4]), 0.01)

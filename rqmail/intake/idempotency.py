@@ -11,7 +11,7 @@ from rqmail.clock import Clock
 from rqmail.errors import ConflictError
 from rqmail.intake.draft import Intake
 from rqmail.models.access import IdempotencyKey
-from rqmail.models.base import pooled_connection
+from rqmail.models.base import AWAY_ERRORS, pooled_connection
 from rqmail.models.message import NewMessage
 
 #: A key is remembered for this long; after that it is as good as new.
@@ -33,6 +33,15 @@ class Repeatable:
     caller: str
     key: str
     fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandedIn:
+    """One message, what makes the request for it recognisable, and who handed it in."""
+
+    message: NewMessage
+    request: Repeatable | None
+    by: str
 
 
 class _TakenError(Exception):
@@ -68,6 +77,47 @@ class Submission:
             return self.earlier(request) or self.submit(messages, request, by=by)
         return Submitted(ids)
 
+    def submit_each(self, handed_in: Sequence[HandedIn]) -> list[Submitted | Exception]:
+        """Store each of these, together where that can be, and answer what became of it, or why it was not stored.
+
+        Each is a request of its own: one that cannot be stored takes no other with it.
+        """
+        try:
+            return list(self._together(handed_in))
+        except AWAY_ERRORS as away:
+            return [away] * len(handed_in)
+        except Exception:  # noqa: BLE001 - one of them is to blame: it hears of it, and the others are stored
+            return [self._alone(one) for one in handed_in]
+
+    def _together(self, handed_in: Sequence[HandedIn]) -> list[Submitted]:
+        answers: dict[tuple[str, str], Submitted] = {}
+        new: dict[str, list[HandedIn]] = {}
+        for one in handed_in:
+            if one.request is not None:
+                key = (one.request.caller, one.request.key)
+                if key in answers:
+                    continue
+                if (earlier := self.earlier(one.request)) is not None:
+                    answers[key] = earlier
+                    continue
+                answers[key] = Submitted((one.message.id,))
+            new.setdefault(one.by, []).append(one)
+        for by, ones in new.items():
+            keys = [(one.request, (one.message.id,)) for one in ones if one.request is not None]
+            self._intake.by(by).store([one.message for one in ones], on_stored=Remembering(keys, self._clock))
+        return [self._answer(one, answers) for one in handed_in]
+
+    def _answer(self, one: HandedIn, answers: dict[tuple[str, str], Submitted]) -> Submitted:
+        ids = (one.message.id,)
+        found = Submitted(ids) if one.request is None else answers[one.request.caller, one.request.key]
+        return found if found.ids == ids else Submitted(found.ids, replayed=True)
+
+    def _alone(self, one: HandedIn) -> Submitted | Exception:
+        try:
+            return self.submit([one.message], one.request, by=one.by)
+        except Exception as error:  # noqa: BLE001 - it is told whose mail it is
+            return error
+
     def earlier(self, request: Repeatable) -> Submitted | None:
         """Answer what this request was answered before, ``None`` when it is new."""
         with pooled_connection():
@@ -83,31 +133,35 @@ class Submission:
         return Submitted(tuple(json.loads(row.message_ids)), replayed=True)
 
     def _remembering(self, request: Repeatable, ids: tuple[str, ...]) -> Remembering:
-        return Remembering(request, ids, self._clock)
+        return Remembering([(request, ids)], self._clock)
 
 
 class Remembering:
-    """Writes the key down in the transaction that stores the messages: the second of two at once waits, and loses."""
+    """Writes keys down in the transaction that stores the messages: the second of two at once waits, and loses."""
 
-    def __init__(self, request: Repeatable, ids: tuple[str, ...], clock: Clock) -> None:
-        self._request = request
-        self._ids = ids
+    def __init__(self, keys: Sequence[tuple[Repeatable, tuple[str, ...]]], clock: Clock) -> None:
+        self._keys = keys
         self._clock = clock
-        self._done = False
+        self._done = not keys
 
     def __call__(self, _stored: int) -> None:
-        """Take the key with the first batch; raises when another request has taken it, which undoes everything."""
+        """Take the keys with the first batch; raises when another request has taken one, which undoes everything."""
         if self._done:
             return
         now = self._clock()
         IdempotencyKey.delete().where(IdempotencyKey.created_on <= now - REMEMBERED).execute()
-        insert = IdempotencyKey.insert(
-            caller=self._request.caller,
-            key=self._request.key,
-            fingerprint=self._request.fingerprint,
-            message_ids=json.dumps(self._ids),
-            created_on=now,
+        insert = IdempotencyKey.insert_many(
+            [
+                {
+                    "caller": request.caller,
+                    "key": request.key,
+                    "fingerprint": request.fingerprint,
+                    "message_ids": json.dumps(ids),
+                    "created_on": now,
+                }
+                for request, ids in self._keys
+            ]
         )
-        if not list(insert.on_conflict_ignore().returning(IdempotencyKey.key).execute()):
+        if len(list(insert.on_conflict_ignore().returning(IdempotencyKey.key).execute())) < len(self._keys):
             raise _TakenError
         self._done = True

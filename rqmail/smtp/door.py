@@ -9,17 +9,20 @@ import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import BinaryIO, TypeVar
+from dataclasses import dataclass
+from os import SEEK_END
+from typing import BinaryIO, TypeAlias, TypeVar, cast
 
 from aiosmtpd.smtp import AuthResult, Envelope, Session
 
 from rqmail.administration.access import Access, Principal, Scope
 from rqmail.administration.attempts import Attempts, TooManyAttemptsError
-from rqmail.errors import ConflictError, InvalidInputError
+from rqmail.clock import monotonic
+from rqmail.errors import ConflictError, InvalidInputError, RqmailError
 from rqmail.intake.addresses import check_address
-from rqmail.intake.draft import Checked, Intake
+from rqmail.intake.draft import Checked, Draft, Intake
 from rqmail.intake.eml.headers import in_one_line
-from rqmail.intake.idempotency import Repeatable, Submission
+from rqmail.intake.idempotency import HandedIn, Repeatable, Submission, Submitted
 from rqmail.intake.recipients import MAX_RECIPIENTS
 from rqmail.intake.relayed import Relayed, relayed
 from rqmail.intake.senders import may_write_as
@@ -28,6 +31,7 @@ from rqmail.logs import event_log
 from rqmail.models.base import AWAY_ERRORS
 from rqmail.smtp.connection import Connection
 from rqmail.smtp.senders import sender_of
+from rqmail.smtp.together import Together
 from rqmail.text.scrubbing import scrubbed_start
 
 log = event_log(__name__)
@@ -38,6 +42,36 @@ _AWAY = "451 4.3.0 The mail cannot be stored now; try again later"
 _WITHDRAWN = "530 5.7.0 The token opens no more: it was revoked, or has expired"
 _UNREADABLE = "501 5.5.2 That is no base64"
 _LONGEST_REPLY = 400
+
+#: So long a sender that was found is not looked for again, and so many are remembered.
+_SENDER_SECONDS = 1.0
+_MOST_SENDERS = 1_000
+
+#: Bytes of a mail that others wait for while it is stored.
+_SMALL = 512 * 1024
+
+
+class _WithdrawnError(RqmailError):
+    """The token with which a client signed in does not open any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    """One mail that was read: whose, what it says, and by what it is recognised when it comes again."""
+
+    principal: Principal
+    draft: Draft
+    repeatable: Repeatable | None
+
+
+#: What becomes of a mail on its way from checked to stored, or why not.
+_Answer: TypeAlias = Checked | Exception
+
+
+def _with(checked: _Answer, submitted: Submitted | Exception | None) -> tuple[Checked, Submitted] | Exception:
+    if isinstance(checked, Exception):
+        return checked
+    return submitted if isinstance(submitted, Exception) else (checked, cast(Submitted, submitted))
 
 
 class Door:
@@ -56,6 +90,8 @@ class Door:
         self._submission = submission
         self._intake = intake
         self._threads = threads
+        self._senders: dict[tuple[str, Principal], tuple[tuple[str, int], float]] = {}
+        self._store_together = Together(self._store_each)
 
     # --- who is there --------------------------------------------------------------------------------------------
 
@@ -119,7 +155,7 @@ class Door:
         principal: Principal = session.auth_data  # type: ignore[assignment]
         try:
             is_let_in = await self._in_thread(lambda: self._access.is_still_let_in(principal))
-            found = await self._in_thread(lambda: self._sender(address, principal))
+            found = await self._in_thread(lambda: self._known_sender(address, principal))
         except AWAY_ERRORS:
             return _AWAY
         if not is_let_in:
@@ -135,6 +171,19 @@ class Door:
         envelope.mail_options.extend(options)
         server.sender, server.most_bytes = sender, most_bytes
         return "250 2.1.0 Sender taken"
+
+    def _known_sender(self, address: str, principal: Principal) -> tuple[str, int] | None:
+        """Answer as :meth:`_sender` does, as it was a moment ago: many mails come from few senders."""
+        asked, now = (address, principal), monotonic()
+        known = self._senders.get(asked)
+        if known is not None and now < known[1]:
+            return known[0]
+        found = self._sender(address, principal)
+        if len(self._senders) >= _MOST_SENDERS:
+            self._senders.clear()
+        if found is not None:
+            self._senders[asked] = (found, now + _SENDER_SECONDS)
+        return found
 
     def _sender(self, address: str, principal: Principal) -> tuple[str, int] | None:
         """Answer who sends from this address, and how many bytes a mail of it may have."""
@@ -171,16 +220,14 @@ class Door:
         self, principal: Principal, sender: str, address: str | None, recipients: tuple[str, ...], mail: BinaryIO
     ) -> str:
         try:
-            if not self._access.is_still_let_in(principal):
-                return _WITHDRAWN
             with relayed(mail, sender, recipients, address=address) as found:
                 if not may_write_as(found.draft.from_, principal.may_send_from):
                     log.warning("smtp.refused", why="from", who=principal.name)
                     return "550 5.7.1 The From of the mail is another mailbox, which this token may not send from"
-                checked = self._checked(found)
-                submitted = self._submission.submit(
-                    [checked.message], _repeatable(principal, found, sender, recipients), by=principal.name
-                )
+                repeatable = _repeatable(principal, found, sender, recipients)
+                checked, submitted = self._stored(_Incoming(principal, found.draft, repeatable), mail)
+        except _WithdrawnError:
+            return _WITHDRAWN
         except InvalidInputError as error:
             log.warning("smtp.refused", why=error.field, who=principal.name)
             return scrubbed_start(f"554 5.6.0 {in_one_line(str(error))}", _LONGEST_REPLY)
@@ -200,15 +247,34 @@ class Door:
         noted = f", without {left_out} suppressed" if left_out else ""
         return f"250 2.0.0 Stored as {message_id}{noted}"
 
-    def _checked(self, found: Relayed) -> Checked:
-        """Answer the message; one with nobody left to go to is taken as it came, and ends saying so.
+    def _stored(self, incoming: _Incoming, mail: BinaryIO) -> tuple[Checked, Submitted]:
+        """Store one mail: together with others that are there now, unless they would have to wait long for it."""
+        if mail.seek(0, SEEK_END) <= _SMALL:
+            return self._store_together(incoming)
+        [answer] = self._store_each([incoming])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-        A program that speaks SMTP would take a refusal for a fault of its own, and show it to nobody.
+    def _store_each(self, mails: Sequence[_Incoming]) -> list[tuple[Checked, Submitted] | Exception]:
+        """Store mails that came at the same time, each for itself, in one transaction where that can be.
+
+        One with nobody left to go to is taken as it came, and ends saying so: a program that speaks SMTP would take a
+        refusal for a fault of its own, and show it to nobody.
         """
-        try:
-            return self._intake.checks().check(found.draft)
-        except AllSuppressedError as nobody_left:
-            return Checked(nobody_left.message)
+        withdrawn = {one for one in {mail.principal for mail in mails} if not self._access.is_still_let_in(one)}
+        found = self._intake.checks().check_all([mail.draft for mail in mails])
+        answers: list[_Answer] = []
+        for mail, one in zip(mails, found, strict=True):
+            checked = Checked(one.message) if isinstance(one, AllSuppressedError) else one
+            answers.append(_WithdrawnError() if mail.principal in withdrawn else checked)
+        handed_in = {
+            place: HandedIn(one.message, mails[place].repeatable, mails[place].principal.name)
+            for place, one in enumerate(answers)
+            if isinstance(one, Checked)
+        }
+        submitted = dict(zip(handed_in, self._submission.submit_each(list(handed_in.values())), strict=True))
+        return [_with(one, submitted.get(place)) for place, one in enumerate(answers)]
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

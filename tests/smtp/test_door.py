@@ -239,7 +239,7 @@ def test_while_the_database_is_away_nothing_is_said_to_be_stored(
     with door.client() as client:
         client.mail(FROM)
         client.rcpt("a@x.nl")
-        monkeypatch.setattr("rqmail.intake.idempotency.Submission.submit", away)
+        monkeypatch.setattr("rqmail.intake.draft.Intake.store", away)
         code, text = client.data(mail().as_bytes())
         assert (code, text[:5]) == (451, b"4.3.0")
         monkeypatch.undo()

@@ -172,9 +172,9 @@ class Intake:
         """Answer how many bytes a message may have as it is sent, whichever mailbox it is of."""
         return max(self._max_message_bytes, largest_message_bytes())
 
-    def largest_message_bytes_of(self, sender: str) -> int:
-        """Answer how many bytes a message of this sender may have; ``InvalidInputError`` unless the sender exists."""
-        return require_sender(sender, self._max_message_bytes).max_message_bytes
+    def rules_of(self, sender: str) -> SenderRules:
+        """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""
+        return require_sender(sender, self._max_message_bytes)
 
     def keep_files(self, messages: Iterable[NewMessage]) -> None:
         """Keep the bytes of everything attached to messages that have been checked; they are stored after that."""
@@ -321,6 +321,10 @@ class Checks:
         if sender not in self._may_write:
             self._may_write[sender] = may_write_drafts(sender)
         return self._may_write[sender]
+
+    def know(self, sender: str, rules: SenderRules) -> None:
+        """Take it that a sender exists and has these rules: whoever says so has just looked."""
+        self._rules[sender] = rules
 
     def require_sender(self, sender: str) -> SenderRules:
         """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""

@@ -90,15 +90,12 @@ class Submission:
             return [self._alone(one) for one in handed_in]
 
     def _together(self, handed_in: Sequence[HandedIn]) -> list[Submitted]:
-        answers: dict[tuple[str, str], Submitted] = {}
+        answers = self._earlier_of([one.request for one in handed_in if one.request is not None])
         new: dict[str, list[HandedIn]] = {}
         for one in handed_in:
             if one.request is not None:
                 key = (one.request.caller, one.request.key)
                 if key in answers:
-                    continue
-                if (earlier := self.earlier(one.request)) is not None:
-                    answers[key] = earlier
                     continue
                 answers[key] = Submitted((one.message.id,))
             new.setdefault(one.by, []).append(one)
@@ -120,17 +117,26 @@ class Submission:
 
     def earlier(self, request: Repeatable) -> Submitted | None:
         """Answer what this request was answered before, ``None`` when it is new."""
+        return self._earlier_of([request]).get((request.caller, request.key))
+
+    def _earlier_of(self, requests: Sequence[Repeatable]) -> dict[tuple[str, str], Submitted]:
+        """Answer what those of these requests that came before were answered, by caller and key."""
+        if not requests:
+            return {}
         with pooled_connection():
-            row = IdempotencyKey.get_or_none(
-                IdempotencyKey.caller == request.caller,
-                IdempotencyKey.key == request.key,
-                IdempotencyKey.created_on > self._clock() - REMEMBERED,
+            rows = list(
+                IdempotencyKey.select().where(
+                    IdempotencyKey.caller.in_({one.caller for one in requests}),
+                    IdempotencyKey.key.in_({one.key for one in requests}),
+                    IdempotencyKey.created_on > self._clock() - REMEMBERED,
+                )
             )
-        if row is None:
-            return None
-        if row.fingerprint != request.fingerprint:
-            raise ConflictError("this Idempotency-Key was used for a request with a different body")
-        return Submitted(tuple(json.loads(row.message_ids)), replayed=True)
+        found = {(row.caller, row.key): row for row in rows}
+        for one in requests:
+            row = found.get((one.caller, one.key))
+            if row is not None and row.fingerprint != one.fingerprint:
+                raise ConflictError("this Idempotency-Key was used for a request with a different body")
+        return {key: Submitted(tuple(json.loads(row.message_ids)), replayed=True) for key, row in found.items()}
 
     def _remembering(self, request: Repeatable, ids: tuple[str, ...]) -> Remembering:
         return Remembering([(request, ids)], self._clock)

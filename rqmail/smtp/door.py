@@ -25,6 +25,7 @@ from rqmail.intake.eml.headers import in_one_line
 from rqmail.intake.idempotency import HandedIn, Repeatable, Submission, Submitted
 from rqmail.intake.recipients import MAX_RECIPIENTS
 from rqmail.intake.relayed import Relayed, relayed
+from rqmail.intake.sender_rules import SenderRules
 from rqmail.intake.senders import may_write_as
 from rqmail.intake.suppressed import AllSuppressedError
 from rqmail.logs import event_log
@@ -60,6 +61,7 @@ class _Incoming:
     """One mail that was read: whose, what it says, and by what it is recognised when it comes again."""
 
     principal: Principal
+    address: str
     draft: Draft
     repeatable: Repeatable | None
 
@@ -90,7 +92,7 @@ class Door:
         self._submission = submission
         self._intake = intake
         self._threads = threads
-        self._senders: dict[tuple[str, Principal], tuple[tuple[str, int], float]] = {}
+        self._senders: dict[tuple[str, Principal], tuple[tuple[str, SenderRules], float]] = {}
         self._store_together = Together(self._store_each)
 
     # --- who is there --------------------------------------------------------------------------------------------
@@ -164,7 +166,7 @@ class Door:
         if found is None:
             log.warning("smtp.refused", why="sender", who=principal.name)
             return "550 5.7.1 No mailbox that this token may send from has this address"
-        sender, most_bytes = found
+        sender, most_bytes = found[0], found[1].max_message_bytes
         if _announced_size(options) > most_bytes:
             return f"552 5.3.4 The mail is larger than {most_bytes} bytes, which is what this mailbox may send"
         envelope.mail_from = address
@@ -172,7 +174,7 @@ class Door:
         server.sender, server.most_bytes = sender, most_bytes
         return "250 2.1.0 Sender taken"
 
-    def _known_sender(self, address: str, principal: Principal) -> tuple[str, int] | None:
+    def _known_sender(self, address: str, principal: Principal) -> tuple[str, SenderRules] | None:
         """Answer as :meth:`_sender` does, as it was a moment ago: many mails come from few senders."""
         asked, now = (address, principal), monotonic()
         known = self._senders.get(asked)
@@ -185,11 +187,11 @@ class Door:
             self._senders[asked] = (found, now + _SENDER_SECONDS)
         return found
 
-    def _sender(self, address: str, principal: Principal) -> tuple[str, int] | None:
-        """Answer who sends from this address, and how many bytes a mail of it may have."""
+    def _sender(self, address: str, principal: Principal) -> tuple[str, SenderRules] | None:
+        """Answer who sends from this address, and what its mail must keep to."""
         sender = sender_of(address, principal)
         try:
-            return None if sender is None else (sender, self._intake.largest_message_bytes_of(sender))
+            return None if sender is None else (sender, self._intake.rules_of(sender))
         except InvalidInputError:  # it was deleted meanwhile
             return None
 
@@ -225,7 +227,7 @@ class Door:
                     log.warning("smtp.refused", why="from", who=principal.name)
                     return "550 5.7.1 The From of the mail is another mailbox, which this token may not send from"
                 repeatable = _repeatable(principal, found, sender, recipients)
-                checked, submitted = self._stored(_Incoming(principal, found.draft, repeatable), mail)
+                checked, submitted = self._stored(_Incoming(principal, address or "", found.draft, repeatable), mail)
         except _WithdrawnError:
             return _WITHDRAWN
         except InvalidInputError as error:
@@ -263,7 +265,13 @@ class Door:
         refusal for a fault of its own, and show it to nobody.
         """
         withdrawn = {one for one in {mail.principal for mail in mails} if not self._access.is_still_let_in(one)}
-        found = self._intake.checks().check_all([mail.draft for mail in mails])
+        checks = self._intake.checks()
+        for mail in mails:
+            if (known := self._known_sender(mail.address, mail.principal)) is not None and known[
+                0
+            ] == mail.draft.sender:
+                checks.know(*known)
+        found = checks.check_all([mail.draft for mail in mails])
         answers: list[_Answer] = []
         for mail, one in zip(mails, found, strict=True):
             checked = Checked(one.message) if isinstance(one, AllSuppressedError) else one

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -47,6 +49,10 @@ MAX_ERRORS_TOLD = 20
 
 #: The header is looked for in so many rows: above it there may be titles and blank lines.
 _HEADER_WITHIN = 30
+
+
+#: How JSON begins, whatever its file is called: standard input has no name. No header of a table does.
+_JSON = re.compile(r'\s*(?:\[\s*)?\{\s*"')
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ class _Source:
             yield from self._table(sheet_rows(self.file, self.reading.sheet, self.reading.sheet_bytes))
             return
         self.encoding = self.encoding or find_encoding(self.file, self.reading.encoding)
-        if self.reading.format == "jsonl":
+        if self.reading.format == "jsonl" or _JSON.match("".join(islice(self._lines(), 4))):
             self.header = tuple(self.reading.naming.theirs.get(name, name) for name in COLUMNS)
             for row, found in json_rows(self._lines, self.reading.naming):
                 cells = () if isinstance(found, InvalidInputError) else _cells(found)

@@ -221,6 +221,20 @@ def test_a_json_array_is_told_by_the_name_of_its_file(hand_in):
     assert Message.select().count() == 1
 
 
+@pytest.mark.parametrize("name", ["-", "list.csv", "list.txt"])
+@pytest.mark.parametrize("written", ["[%s]", "\ufeff\n [\n%s]", "%s\n%s\n"])
+def test_json_is_told_by_how_it_begins_too(hand_in, run, name, written):
+    one = json.dumps({"to": "a@x.nl", "subject": "s", "text": "t"}, indent=1)
+    content = written.replace("%s", one)
+    if name == "-":
+        hand_in("to;subject;text\n", name="list.csv")
+        told = run("import", "-", "--mailbox", "news", stdin=content)
+    else:
+        told = hand_in(content, name=name)
+    assert told.exit_code == 0, told.output
+    assert Message.select().count() == written.count("%s")
+
+
 GARBAGE = {
     "nothing": b"",
     "noughts": bytes(1000),

@@ -65,7 +65,7 @@ def test_after_a_flush_the_next_pass_registers_everything_anew(scheduler, redis_
     scheduler.pass_once()
     redis_client.flushall()
     scheduler.pass_once()
-    assert len(registered(redis_client)) == 4
+    assert len(registered(redis_client)) == 5
     assert DISPATCH_JOB in queued(redis_client)
 
 
@@ -97,7 +97,7 @@ def test_a_tick_whose_own_hash_was_poisoned_or_expired_is_registered_anew(schedu
     redis_client.delete("rq:job:rqmail-tick-recover")
     for _ in range(2):
         scheduler.pass_once()
-    assert len(registered(redis_client)) == 4
+    assert len(registered(redis_client)) == 5
     assert {DISPATCH_JOB, RECOVER_JOB} <= set(queued(redis_client))
 
 

@@ -68,7 +68,7 @@ def test_a_file_is_imported_or_its_errors_are_told(send, run, run_json, tmp_path
     assert run_json("import", good, "--mailbox", "news", "--dry-run") == {
         "rows": 2, "stored": 0, "errorCount": 0, "errors": [], "encoding": "utf-8", "passedOver": [],
         "duplicates": 0, "skipped": 0, "duplicateRows": [], "import": None, "delimiter": ";", "dryRun": True,
-        "suppressed": 0, "emptied": 0, "suppressedRows": [],
+        "suppressed": 0, "emptied": 0, "suppressedRows": [], "notices": 0, "noticeRows": [],
     }  # fmt: skip
     assert run_json("import", good, "--mailbox", "news")["stored"] == 2
     assert run("import", "-", "--mailbox", "news", stdin=good.read_text()).stdout.startswith("2 messages were stored")

@@ -151,7 +151,7 @@ def test_the_mailbox_with_the_most_to_send_is_not_left_alone_at_the_end(database
 
     def during(message: Message) -> None:
         try:
-            together.wait(3)
+            together.wait(20)
         except threading.BrokenBarrierError:
             alone.append(message.sender)
 

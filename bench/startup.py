@@ -19,15 +19,21 @@ from rq_scheduler import Scheduler
 from bench.progress import tell
 from bench.rounds import in_turns
 from bench.row import Row
-from bench.system import System, end, system
+from bench.system import System, add_mailboxes, end, system
 from rqmail.queue_state import WORKER_QUEUES
 from rqmail.queues import JOB_CLASS
 
 NAME = "startup"
 _RQMAIL = (sys.executable, "-m", "rqmail.cli")
 _REFERENCE = (sys.executable, "-c", "import redis, peewee, click")
-#: Every library that is imported whatever a command does: settings, log, tables, queues.
-_LIBRARIES = (sys.executable, "-c", "import redis, peewee, click, pydantic_settings, structlog, rich.console, rq")
+#: The libraries that every command with settings stands on.
+_LIBRARIES = (sys.executable, "-c", "import redis, peewee, click, pydantic_settings")
+#: What people do from a shell or a script all day.
+_COMMANDS = (
+    ("mailbox", "list", "--json"),
+    ("message", "list", "--json"),
+    ("send", "--mailbox", "m0", "--to", "jan@example.org", "--subject", "Hi", "--text", "Hello"),
+)
 
 
 def run(quick: bool) -> list[Row]:
@@ -48,14 +54,25 @@ def run(quick: bool) -> list[Row]:
             ),
             Row.judged(
                 NAME, "the same", beside.ours, "s", reference=beside.reference, ratio=beside.ratio,
-                note="reference: the same and pydantic_settings, structlog, rich.console, rq",
+                note="reference: the same and pydantic_settings",
             ),
             Row.judged(
                 NAME, "`rqmail --help`", helped.ours, "s", reference=helped.reference, ratio=helped.ratio, at_most=1.3,
                 note="the same reference",
             ),
+            *(_one(parts, command, quick) for command in _COMMANDS),
             *_idle(parts, quick),
         ]  # fmt: skip
+
+
+def _one(parts: System, command: tuple[str, ...], quick: bool) -> Row:
+    add_mailboxes(1)
+    compared = in_turns(3 if quick else 15, lambda: _seconds((*_RQMAIL, *command)), lambda: _seconds(_REFERENCE))
+    parts.clean()
+    return Row.judged(
+        NAME, f"`rqmail {' '.join(word for word in command[:2] if word[0] != '-')}`", compared.ours, "s",
+        reference=compared.reference, ratio=compared.ratio, note="the same reference",
+    )  # fmt: skip
 
 
 def _seconds(command: tuple[str, ...]) -> float:

@@ -569,6 +569,7 @@ def preload() -> None:
         wired = Application(load_settings(), utc_now)
         _ = (wired.queues, wired.timetable, wired.dispatcher, wired.lanes)
         _wired_by_parent = (os.getpid(), wired)
+    gc.unfreeze()  # a command starts without looking for garbage
     gc.collect()
     gc.freeze()  # what a child does not look through, it does not copy
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any
@@ -23,7 +25,7 @@ from rqmail.errors import JobRefusedError
 from rqmail.logs import event_log
 from rqmail.processes import worker
 from rqmail.queue_state import MAIL_HIGH, TICKS
-from rqmail.queues import UNLOCK, MailJob
+from rqmail.queues import JOBS_MODULE, UNLOCK, MailJob
 from rqmail.ticks import Timetable
 
 log = event_log()
@@ -33,6 +35,9 @@ _LOOP_SECONDS = 1.0
 
 #: The lock is held for one look; a dead holder is waited for no longer than this.
 _LOCK_SECONDS = 5
+
+#: What asks a process to end.
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 #: How often a small worker looks for its parent, and how long it may take to end without one: longer than a send.
 _LOOK_SECONDS, _ORPHAN_SECONDS = 0.5, 40.0
@@ -134,14 +139,24 @@ class _SmallWorkers:
     """One worker process per queue, started again when it dies and ended with its parent, however that ends."""
 
     def __init__(self, queues: tuple[str, ...]) -> None:
-        self._context = multiprocessing.get_context("spawn")
+        # Forked after the imports, a small worker shares their memory with this process.
+        if sys.platform == "linux":
+            self._process = multiprocessing.get_context("fork").Process
+        else:
+            self._process = multiprocessing.get_context("spawn").Process
+        import_module(JOBS_MODULE)
         self._running: dict[str, BaseProcess | None] = dict.fromkeys(queues)
 
     def keep_alive(self) -> None:
         for name, process in self._running.items():
             if process is None or not process.is_alive():
-                fresh = self._context.Process(target=_work_on, args=(name,), name=f"rqmail-{name}", daemon=True)
-                fresh.start()
+                fresh = self._process(target=_work_on, args=(name,), name=f"rqmail-{name}", daemon=True)
+                # A signal for the new process must not meet the handlers of this one.
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+                try:
+                    fresh.start()
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 self._running[name] = fresh
 
     def stop(self) -> None:
@@ -154,6 +169,9 @@ class _SmallWorkers:
 
 def _work_on(queue: str) -> None:
     """Be a worker on one queue for as long as the parent lives."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     raise SystemExit(worker.run(application(), queues=(queue,)))
 

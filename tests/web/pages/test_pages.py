@@ -596,3 +596,6 @@ def test_every_page_says_so_while_mail_goes_elsewhere(application, web, admin, c
     for path in ("/ui/", "/ui/messages"):
         shown = admin.look(path)
         assert (told in shown) if told else ("RQMAIL_TRANSPORT" not in shown)
+    without_signing_in = web.test_client().get("/login").text
+    assert "folder:/tmp/mail" not in without_signing_in
+    assert "me@x.nl" not in without_signing_in

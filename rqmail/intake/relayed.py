@@ -94,6 +94,7 @@ def _draft(mail: Mail, sender: str, recipients: Sequence[str] | None, address: s
         delivery_receipt=mail.delivery_receipt,
         headers=_carried(mail.headers),
         from_=_other_sender(mail, address),
+        ignore_unsubscribed=mail.ignore_unsubscribed,
     )
 
 

@@ -443,3 +443,13 @@ def test_who_is_suppressed_is_left_out_and_a_mail_for_nobody_else_is_taken_and_e
     assert recipients(nobody.id) == [("bcc", "", "b@x.nl")]
     with pytest.raises(NobodyLeftError, match=r"every recipient is suppressed: b@x\.nl"):
         without_suppressed(nobody, load_contents([nobody.id])[nobody.id], door.app.clock())
+
+
+def test_a_mail_that_people_need_says_in_a_header_that_it_goes_to_who_unsubscribed(door: Listening) -> None:
+    door.app.suppressions.add("b@x.nl", reason="unsubscribe", source="test")
+    with door.client() as client:
+        assert client.send_message(mail(X_RQMail_Ignore_Unsubscribed="yes"), FROM, ["a@x.nl", "b@x.nl"]) == {}
+    [row] = stored()
+    assert {address for _, _, address in recipients(row.id)} == {"a@x.nl", "b@x.nl"}
+    extras = load_contents([row.id])[row.id].extras
+    assert (extras.ignore_unsubscribed, extras.headers) == (True, ())

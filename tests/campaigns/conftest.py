@@ -37,12 +37,6 @@ class CampaignOffice(Office):
         return [mail.to[0].address for _, mail in self.mails[start:]]
 
 
-@pytest.fixture(autouse=True)
-def templates_as_they_are(monkeypatch):
-    """The clock of every test begins at the same moment, and so would two campaigns of one id."""
-    monkeypatch.setattr("rqmail.campaigns.rendering._kept", {})
-
-
 @pytest.fixture
 def office(database, redis_client, clock):
     return CampaignOffice(redis_client, clock)

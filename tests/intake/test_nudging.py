@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rqmail.intake.nudging import Nudger
+from rqmail.intake.nudging import Nudger, _in_a_thread
 
 
 @pytest.fixture
@@ -69,5 +69,5 @@ def test_the_second_asking_comes_by_itself():
             done.set()
         return answer
 
-    Nudger(ask)()
+    Nudger(ask, _in_a_thread)()
     assert done.wait(10)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO
 
 from rqmail.campaigns.template import GIVEN, field_name
 from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import parse_addresses
+from rqmail.intake.any_table import table_rows
 from rqmail.intake.columns import ERROR_COLUMN, folded, hint, is_blank
-from rqmail.intake.encodings import find_encoding, lines_of
-from rqmail.intake.sheets import is_sheet, sheet_rows
-from rqmail.intake.tables import find_dialect, rows
 from rqmail.text.addresses import same_person
 
 #: The header is looked for in so many rows: above it there may be titles and blank lines.
@@ -132,25 +130,18 @@ def _refuse(audience: Audience, number: int, column: str, why: str) -> None:
         audience.problems.append(RowProblem(number, column, why[:400]))
 
 
-def _table(file: IO[bytes], reading: ListReading) -> Iterator[tuple[int, Any]]:
-    if is_sheet(file):
-        return iter(sheet_rows(file, reading.sheet))
-    encoding = find_encoding(file, reading.encoding)
-
+def _table(file: IO[bytes], reading: ListReading) -> Iterator[tuple[int, list[str] | InvalidInputError]]:
     def score(cells: list[str]) -> int:
         return len(cells) if any(folded(cell) == folded(reading.to) for cell in cells) else 0
 
-    dialect = find_dialect(lambda: lines_of(file, encoding), score, reading.delimiter)
-    return iter(rows(lines_of(file, encoding), dialect))
+    return table_rows(file, score, encoding=reading.encoding, delimiter=reading.delimiter, sheet=reading.sheet)
 
 
-def _header(found: Iterator[tuple[int, Any]], reading: ListReading) -> list[str]:
+def _header(found: Iterator[tuple[int, list[str] | InvalidInputError]], reading: ListReading) -> list[str]:
     """Pass over titles and blank lines up to the row that has the column of addresses."""
     first: list[str] = []
     for _ in range(_HEADER_WITHIN):
-        _, cells = next(found, (0, None))
-        if cells is None:
-            break
+        _, cells = next(found, (0, []))
         if isinstance(cells, InvalidInputError):
             raise InvalidInputError("header", "the first rows", cells.allowed)
         if any(folded(cell) == folded(reading.to) for cell in cells):

@@ -10,10 +10,8 @@ from typing import IO
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import check_address
-from rqmail.intake.encodings import find_encoding, lines_of
+from rqmail.intake.any_table import table_rows
 from rqmail.intake.moments import moment_of
-from rqmail.intake.sheets import is_sheet, sheet_rows
-from rqmail.intake.tables import find_dialect, rows
 from rqmail.models.suppression import Reason
 from rqmail.text.addresses import same_person
 
@@ -38,7 +36,7 @@ def addresses_of(file: IO[bytes]) -> Iterator[Listed | tuple[int, InvalidInputEr
 
     Columns that are none of ours are passed over. Raises ``InvalidInputError`` where no column has addresses.
     """
-    found = _rows(file)
+    found = table_rows(file, lambda cells: len(_columns(cells) or ()))
     columns: dict[str, int] | None = None
     for row, cells in found:
         if isinstance(cells, InvalidInputError):
@@ -65,15 +63,6 @@ def reason_named(text: str, field: str = "reason") -> Reason:
         return Reason(_BETWEEN.sub("-", text.strip().lower()))
     except ValueError:
         raise InvalidInputError(field, text, "one of " + ", ".join(Reason)) from None
-
-
-def _rows(file: IO[bytes]) -> Iterator[tuple[int, list[str] | InvalidInputError]]:
-    if is_sheet(file):
-        yield from sheet_rows(file)
-        return
-    encoding = find_encoding(file)
-    dialect = find_dialect(lambda: lines_of(file, encoding), lambda cells: len(_columns(cells) or ()))
-    yield from rows(lines_of(file, encoding), dialect)
 
 
 def _columns(cells: list[str]) -> dict[str, int] | None:

@@ -76,15 +76,19 @@ def window_of(column: str | None) -> SendingWindow | None:
     )
 
 
-def parse_window(between: str | None, weekdays: str | None, zone: str | None) -> SendingWindow | None:
+def parse_window(
+    between: str | None, weekdays: str | None, zone: str | None, *, usual_zone: str | None = None
+) -> SendingWindow | None:
     """Answer the window that is typed as ``08:00-20:00``, ``mon-fri`` (or ``mon,wed``) and ``Europe/Amsterdam``.
 
-    Raises ``InvalidInputError`` naming what cannot be used. Nothing typed is no window.
+    Without a zone ``usual_zone`` holds. Raises ``InvalidInputError`` naming what cannot be used. Nothing typed is no
+    window.
     """
     if between is None and weekdays is None:
         if zone is not None:
             raise InvalidInputError("timezone", zone, "hours or days that it is for: between, weekdays")
         return None
+    zone = zone or usual_zone
     if zone is None:
         raise InvalidInputError("timezone", "", "a zone such as Europe/Amsterdam; RQMAIL_TIMEZONE sets one for all")
     begins, ends = (time(0), time(0)) if between is None else _hours(between)

@@ -102,7 +102,7 @@ def create(
     """Create a draft for the people of LIST: all of them, or nothing if a row is wrong."""
     from rqmail.campaigns.audience import ListReading  # noqa: PLC0415 - as in _changes
 
-    reading = ListReading(_address_column(columns), encoding, "\t" if delimiter == "tab" else delimiter, sheet)
+    reading = ListReading(_address_column(columns), encoding, delimiter, sheet)
     wanted = _wanted(name, settings)
     with _progress(show=sys.stderr.isatty() and not json_) as on_progress:
         made = _changes().create(
@@ -154,9 +154,7 @@ def _rewindable(file: IO[bytes]) -> IO[bytes]:
 def _window(between: str | None, weekdays: str | None, zone: str | None) -> SendingWindow | None:
     from rqmail.campaigns.window import parse_window  # noqa: PLC0415 - as in _changes
 
-    if zone is None and (between is not None or weekdays is not None):
-        zone = application().settings.timezone
-    return parse_window(between, weekdays, zone)
+    return parse_window(between, weekdays, zone, usual_zone=application().settings.timezone)
 
 
 def _hours(not_within: Any) -> int | None:

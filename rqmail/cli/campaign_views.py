@@ -5,19 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from rqmail.bootstrap import application
 from rqmail.cli.printing import json_option, print_json, print_table
 from rqmail.clock import utc_now
-from rqmail.insight.jsonable import as_json
 from rqmail.terminal.tables import console, moment, plain, table
 
 if TYPE_CHECKING:
     from rqmail.insight.progress import CampaignLine, CampaignView
-    from rqmail.models.progress import Outcome
 
 _STATUSES = [
     "WAITING",
@@ -34,8 +32,6 @@ _STATUSES = [
 ]
 
 _NUMBERS = ("recipients", "sent", "waiting", "failed", "unknown", "bounced", "suppressed", "cancelled", "expired")
-
-_COLUMNS = ("address", "name", "status", "sentOn", "mailbox", "error", "messageId", "number")
 
 
 @click.command("list")
@@ -162,18 +158,12 @@ Examples:
 @click.option("--json", "json_", is_flag=True, help="One JSON object a line instead of CSV.")
 def export(name: str, status_: str | None, delimiter: str, *, json_: bool) -> None:
     """Write what became of every person of a campaign as CSV, in the order of the list."""
-    from rqmail.insight.spreadsheet import csv_lines  # noqa: PLC0415 - as above
     from rqmail.models.progress import Wanted  # noqa: PLC0415 - as above
 
-    found = application().campaign_progress.all_outcomes(name, Wanted(status_))
+    progress = application().campaign_progress
     if json_:
-        for one in found:
+        for one in progress.all_outcomes(name, Wanted(status_)):
             print_json(one, one_line=True)
         return
-    for line in csv_lines(_COLUMNS, map(_cells, found), "\t" if delimiter == "tab" else delimiter):
+    for line in progress.as_csv(name, Wanted(status_), delimiter):
         click.echo(line, nl=False)
-
-
-def _cells(one: Outcome) -> list[Any]:
-    told = as_json(one)
-    return [told[column] for column in _COLUMNS]

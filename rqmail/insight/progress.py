@@ -9,13 +9,17 @@ from datetime import UTC, datetime, timedelta
 from rqmail.campaigns.window import SendingWindow, window_of
 from rqmail.clock import Clock
 from rqmail.errors import ConflictError, RqmailError
+from rqmail.insight.jsonable import as_json
 from rqmail.insight.planning import Plan, Planning
+from rqmail.insight.spreadsheet import csv_lines, delimiter_named
 from rqmail.models import audience, campaigns, progress
 from rqmail.models.campaigns import Campaign, CampaignState
 from rqmail.models.message import Priority
 from rqmail.models.progress import Outcome, Wanted
 
 _S = CampaignState
+
+_CSV_COLUMNS = ("address", "name", "status", "sentOn", "mailbox", "error", "messageId", "number")
 
 #: Outcomes fetched in one statement.
 _AT_ONCE = 1_000
@@ -151,6 +155,16 @@ class CampaignProgress:
         while found := self.outcomes(name, wanted, after=after, limit=_AT_ONCE):
             yield from found
             after = found[-1].number
+
+    def as_csv(self, name: str, wanted: Wanted, delimiter: str = ",") -> Iterator[str]:
+        """Write what became of everybody asked for as CSV, a line at a time; raises ``NotFoundError`` at once."""
+        campaigns.find(name)
+        found = map(as_json, self.all_outcomes(name, wanted))
+        return csv_lines(
+            _CSV_COLUMNS,
+            ([as_json(one)[column] for column in _CSV_COLUMNS] for one in found),
+            delimiter_named(delimiter),
+        )
 
     def sent_over_time(self, name: str) -> Sequence[tuple[datetime, int]]:
         """Count what was sent in each minute in which anything was."""

@@ -108,28 +108,22 @@ class DecisionMoves(MessageRow):
     @classmethod
     def cancel_import(cls, import_id: str, now: datetime, by: str) -> int:
         """Cancel what has not begun of the messages that came with one import; answer how many that were."""
-        cancelled = cls._enter(
-            _S.CANCELLED,
-            f"import_id = {db.param}",
-            [import_id],
-            from_={_S.SCHEDULED, _S.QUEUED},
-            log=Event(now, "cancelled", by=by, detail="Its import was undone."),
-            job_id=None,
-            lease_until=None,
-            waiting_for=None,
-            ended_on=now,
-        )
-        return len(cancelled)
+        return cls._cancel_all("import_id", import_id, now, by, "Its import was undone.")
 
     @classmethod
     def cancel_campaign(cls, campaign_id: int, now: datetime, by: str) -> int:
         """Cancel what has not begun of a campaign's messages; answer how many that were."""
+        return cls._cancel_all("campaign_id", campaign_id, now, by, "Its campaign was cancelled.")
+
+    @classmethod
+    def _cancel_all(cls, column: str, value: object, now: datetime, by: str, why: str) -> int:
+        """Cancel what has not begun of the messages that have this in a column."""
         cancelled = cls._enter(
             _S.CANCELLED,
-            f"campaign_id = {db.param}",
-            [campaign_id],
+            f"{column} = {db.param}",
+            [value],
             from_={_S.SCHEDULED, _S.QUEUED},
-            log=Event(now, "cancelled", by=by, detail="Its campaign was cancelled."),
+            log=Event(now, "cancelled", by=by, detail=why),
             job_id=None,
             lease_until=None,
             waiting_for=None,

@@ -16,8 +16,7 @@ from rqmail.campaigns.audience import ListReading
 from rqmail.campaigns.campaign import NewCampaign
 from rqmail.campaigns.window import SendingWindow, parse_window
 from rqmail.insight.jsonable import as_json
-from rqmail.insight.spreadsheet import csv_lines
-from rqmail.models.progress import Outcome, Wanted
+from rqmail.models.progress import Wanted
 from rqmail.web.api.document import operation
 from rqmail.web.api.schema import ApiModel, Changes, Line, Moment, PageSize, listed
 from rqmail.web.context import application, who
@@ -39,9 +38,6 @@ _Weekdays = Annotated[Line | None, Field(description="Send on these days only: m
 _Zone = Annotated[Line | None, Field(description="Whose hours and days these are; left out, RQMAIL_TIMEZONE")]
 _Hours = Annotated[int | None, Field(ge=1, le=8784, description="Not to who had mail of another campaign so lately")]
 _Keys = Annotated[list[Line], BeforeValidator(listed), Field(min_length=1, max_length=500)]
-
-#: What can be in a CSV export.
-_COLUMNS = ("address", "name", "status", "sentOn", "mailbox", "error", "messageId", "number")
 
 
 class CampaignOf(ApiModel):
@@ -291,7 +287,6 @@ def list_campaigns(query: WhichCampaigns) -> Any:
 def create_campaign(form: NewCampaignForm) -> Any:
     """Create a draft for everybody on a list; bad rows refuse it (422), all of them told. Nothing is sent yet."""
     uploaded: Any = form.file
-    delimiter = "\t" if form.delimiter == "tab" else form.delimiter
     made = _changes().create(
         NewCampaign(
             name=form.name,
@@ -310,7 +305,7 @@ def create_campaign(form: NewCampaignForm) -> Any:
             reply_to=(form.reply_to,) if form.reply_to else (),
         ),
         uploaded.stream,
-        ListReading(form.column, form.encoding, delimiter, form.sheet),
+        ListReading(form.column, form.encoding, form.delimiter, form.sheet),
         skip_invalid=form.skip_invalid,
         dry_run=form.dry_run,
     )
@@ -416,24 +411,15 @@ def list_people(name: str, query: WhichPeople) -> Any:
 @operation(Scope.READ, _TAG, None, 404)
 def export_people(name: str) -> Any:
     """Answer what became of everybody as CSV, in the order of the list."""
-    progress = application().campaign_progress
-    progress.outcomes(name, Wanted(), limit=1)  # one that is not there is told before the first byte
     headers = {
         "Content-Type": "text/csv; charset=utf-8",
         "Content-Disposition": "attachment; filename=campaign.csv",
     }
-    return csv_lines(_COLUMNS, map(_cells, progress.all_outcomes(name, Wanted()))), HTTPStatus.OK, headers
-
-
-def _cells(one: Outcome) -> list[Any]:
-    told = as_json(one)
-    return [told[column] for column in _COLUMNS]
+    return application().campaign_progress.as_csv(name, Wanted()), HTTPStatus.OK, headers
 
 
 def _window(between: str | None, weekdays: str | None, zone: str | None) -> SendingWindow | None:
-    if zone is None and (between is not None or weekdays is not None):
-        zone = application().settings.timezone
-    return parse_window(between, weekdays, zone)
+    return parse_window(between, weekdays, zone, usual_zone=application().settings.timezone)
 
 
 def _changes() -> CampaignChanges:

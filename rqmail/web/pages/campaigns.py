@@ -16,8 +16,6 @@ from rqmail.campaigns.audience import ListReading
 from rqmail.campaigns.campaign import Creation, NewCampaign
 from rqmail.campaigns.window import parse_window
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
-from rqmail.insight.jsonable import as_json
-from rqmail.insight.spreadsheet import csv_lines
 from rqmail.models.campaigns import CampaignState
 from rqmail.models.progress import Wanted
 from rqmail.text.scrubbing import scrubbed
@@ -36,8 +34,6 @@ _PAGE = 50
 _ERRORS_SHOWN = 50
 _SHOW = "pages.campaigns.show"
 _FILE = "file"
-
-_COLUMNS = ("address", "name", "status", "sentOn", "mailbox", "error", "messageId", "number")
 
 #: What can be done in which state.
 _ACTS: dict[CampaignState, tuple[str, ...]] = {
@@ -119,13 +115,9 @@ def html(campaign_id: str) -> Response:
 @require(Scope.READ)
 def export(campaign_id: str) -> Response:
     """Answer what became of everybody, as CSV."""
-    progress = application().campaign_progress
-    progress.outcomes(campaign_id, Wanted(), limit=1)
-    found = (
-        [as_json(one)[column] for column in _COLUMNS] for one in progress.all_outcomes(campaign_id, _people_wanted())
-    )
+    lines = application().campaign_progress.as_csv(campaign_id, _people_wanted())
     return Response(
-        stream_with_context(csv_lines(_COLUMNS, found)),
+        stream_with_context(lines),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": "attachment; filename=campaign.csv"},
     )
@@ -262,7 +254,6 @@ def _wanted() -> NewCampaign:
     hours = typed.text("notWithinHours")
     if hours and not _is_number(hours):
         raise InvalidInputError("notWithinHours", hours, "hours from 1 to 8,784")
-    zone = typed.text("timezone") or application().settings.timezone
     between, weekdays = typed.text("between") or None, typed.text("weekdays") or None
     return NewCampaign(
         name=typed.text("name"),
@@ -274,7 +265,12 @@ def _wanted() -> NewCampaign:
         priority=typed.text("priority") or "low",
         at=typed.text("at") or None,
         expires=typed.text("expires") or None,
-        window=parse_window(between, weekdays, zone if between or weekdays else None),
+        window=parse_window(
+            between,
+            weekdays,
+            (typed.text("timezone") or None) if between or weekdays else None,
+            usual_zone=application().settings.timezone,
+        ),
         not_within_hours=int(hours) if hours else None,
         sticky=bool(request.form.get("sticky")),
         unsubscribe=bool(request.form.get("unsubscribe")),

@@ -246,7 +246,7 @@ def _set_aside(campaign: Campaign, people: Sequence[_Row], taking: Taking) -> se
     if campaign.not_within_hours is None:
         return refused
     rest = timedelta(hours=campaign.not_within_hours)
-    lately = _written_to_lately(campaign, [row.person for row in people], taking.now - rest)
+    lately = _written_to_lately([row.person for row in people], taking.now - rest)
     held = {}
     for row in people:
         if row.number not in refused and (last := lately.get(row.person)) is not None:
@@ -256,19 +256,19 @@ def _set_aside(campaign: Campaign, people: Sequence[_Row], taking: Taking) -> se
     return refused | held.keys()
 
 
-def _written_to_lately(campaign: Campaign, people: Sequence[str], since: datetime) -> dict[str, datetime]:
-    """Answer who has or is about to get mail of another campaign, and when the last of it was, or was handed in."""
+def _written_to_lately(people: Sequence[str], since: datetime) -> dict[str, datetime]:
+    """Answer which of these had mail of a campaign since then, or are about to get it, and when the last of it was."""
     found: dict[str, datetime] = {}
     for start in range(0, len(people), _AT_ONCE):
         some = list(people[start : start + _AT_ONCE])
         sql = f"""
             SELECT r.person, MAX(COALESCE(m.sent_on, m.attempted_on, m.created_on))
             FROM campaign_recipient r JOIN message m ON m.id = r.message_id
-            WHERE r.person IN ({", ".join([db.param] * len(some))}) AND r.campaign_id <> {db.param}
+            WHERE r.person IN ({", ".join([db.param] * len(some))})
             AND m.status NOT IN ('ERROR', 'CANCELLED', 'EXPIRED')
             AND COALESCE(m.sent_on, m.attempted_on, m.created_on) > {db.param} GROUP BY r.person
         """  # noqa: S608 - only placeholders are put in
-        for person, moment in db.execute_sql(sql, [*some, campaign.id, to_column(since)]).fetchall():
+        for person, moment in db.execute_sql(sql, [*some, to_column(since)]).fetchall():
             if (last := from_column(moment)) is not None:
                 found[person] = last
     return found
@@ -302,7 +302,7 @@ def take_back(campaign_id: int, sender: str | None = None) -> int:
     if sender is not None:
         condition, values = f"{condition} AND sender = {p}", [*values, sender]  # type: ignore[list-item]
     queued = f"SELECT id FROM message WHERE {condition} AND status = 'QUEUED'"  # noqa: S608 - only placeholders
-    untouched = f"{condition} AND status = 'SCHEDULED' AND attempts = 0 AND attempted_on IS NULL"
+    untouched = f"{condition} AND status = 'SCHEDULED' AND attempted_on IS NULL"
     with transaction():
         # Their job passes over what is queued no longer.
         ids = [row[0] for row in db.execute_sql(queued, values).fetchall()]

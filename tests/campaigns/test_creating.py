@@ -133,6 +133,15 @@ def test_a_draft_can_be_deleted_and_a_started_campaign_cannot(news):
         news.campaigns.delete("Spring")
 
 
+def test_the_template_of_a_deleted_draft_is_not_that_of_the_next_one(news, clock):
+    news.create(subject="Old")
+    assert news.campaigns.preview("Spring").subject == "Old"
+    news.campaigns.delete("Spring")
+    clock.advance(seconds=1)
+    news.create(subject="New")
+    assert news.campaigns.preview("Spring").subject == "New"
+
+
 def test_a_clone_is_a_draft_for_the_same_people(news):
     news.create()
     news.campaigns.start("Spring")

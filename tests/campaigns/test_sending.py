@@ -16,11 +16,14 @@ from rqmail.campaigns.window import parse_window
 from rqmail.content_store import ContentStore
 from rqmail.delivery.retention import Retention
 from rqmail.errors import ConflictError
-from rqmail.models import campaigns, progress
-from rqmail.models.audience import CampaignRecipient
+from rqmail.insight.planning import Planning
+from rqmail.insight.progress import CampaignProgress
+from rqmail.models import audience, campaigns, progress
+from rqmail.models.audience import CampaignRecipient, Taking
 from rqmail.models.campaigns import Campaign
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, MessageStatus, Priority
+from rqmail.ratelimit.limits import RateLimits
 from support.messages import new_message, submitted
 
 S = MessageStatus
@@ -189,6 +192,52 @@ def test_what_was_tried_before_a_pause_keeps_its_mailbox_and_waits_for_the_end_o
     assert [mail.id for _, mail in news.mails] == [row.id]
 
 
+def test_what_was_tried_goes_on_with_the_next_tick_after_a_pause(news, clock):
+    news.create(people=1)
+    news.campaigns.start("Spring")
+    news.tick()
+    Message.update(status=S.SCHEDULED.value, attempted_on=clock(), job_id=None).execute()
+    news.campaigns.pause("Spring")
+    news.run(2)
+    assert news.mails == []
+    news.campaigns.resume("Spring")
+    news.run(2)
+    assert len(news.mails) == 1
+
+
+def test_what_was_tried_is_cancelled_with_its_campaign(news, clock):
+    news.create(people=2)
+    news.campaigns.start("Spring")
+    news.tick()
+    Message.update(status=S.SCHEDULED.value, attempted_on=clock(), attempts=1, job_id=None).execute()
+    news.campaigns.cancel("Spring")
+    news.run(3)
+    assert (news.mails, counts()) == ([], {S.CANCELLED: 2})
+
+
+def test_nobody_is_taken_any_more_once_a_pause_is_written_whatever_a_tick_has_read_before(news, clock):
+    news.create()
+    news.campaigns.start("Spring")
+    running = campaigns.find("Spring").id
+    news.campaigns.pause("Spring")
+    taking = Taking(clock(), lambda _: set(), lambda campaign, _: campaign.subject)
+    assert audience.take(running, {"mailbox:news": 5}, taking) == 0
+    assert Message.select().count() == 0
+
+
+def test_a_mailbox_that_has_urgent_mail_for_more_than_a_minute_gives_its_part_to_the_others(office):
+    for key in ("a", "b"):
+        office.mailbox(key)
+    submitted(*(new_message("mailbox:a") for _ in range(80)))
+    office.create(people=40, mailboxes=("a", "b"))
+    office.campaigns.start("Spring")
+    office.run(62)
+    sent = Counter(
+        Message.get_by_id(mail.id).sender for _, mail in office.mails if Message.get_by_id(mail.id).campaign_id
+    )
+    assert sent == {"mailbox:b": 40}
+
+
 def test_a_cancelled_campaign_ends_what_is_in_flight_and_sends_nobody_else(news, clock):
     news.create(people=60)
     news.campaigns.start("Spring")
@@ -281,6 +330,26 @@ def test_nobody_hears_from_a_second_campaign_too_soon(news, clock):
     clock.advance(minutes=2)
     news.run(3)
     assert (len(news.mails), state("Two")) == (13, "DONE")
+
+
+def test_mail_of_another_campaign_that_failed_keeps_nobody_waiting(news):
+    news.create("One", people=3)
+    news.create("Two", people=3, not_within_hours=24)
+    news.campaigns.start("One")
+    news.run(2)
+    Message.update(status=S.ERROR.value).execute()
+    news.campaigns.start("Two")
+    news.run(2)
+    assert counts("Two") == {S.SENT: 3}
+
+
+def test_when_it_is_done_is_told_by_the_hours_in_which_it_may_send(news, clock):
+    clock.now = datetime(2026, 12, 3, 8, 0, 0, tzinfo=UTC)
+    news.create(people=100, window=parse_window("08:00-08:02", None, "UTC"))
+    news.campaigns.start("Spring")
+    planning = Planning(news.limiter, clock, RateLimits(), pacing="burst")
+    told = CampaignProgress(planning, clock).show("Spring")
+    assert told.done_on == datetime(2026, 12, 4, 8, 1, 0, tzinfo=UTC)
 
 
 def test_mail_goes_out_in_the_sending_window_only(news, clock):

@@ -12,14 +12,17 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rqmail.clock import Clock, monotonic
+from rqmail.delivery.outcomes import reported, settle_accepted
 from rqmail.delivery.reports import MAX_BYTES, Failure, Report, read_report
 from rqmail.delivery.senders import Sender, Senders
 from rqmail.errors import MailboxNotReadableError, MailError, PauseCause
 from rqmail.logs import event_log
 from rqmail.mailers.graph.inbox import GraphInbox, ReportItem
 from rqmail.models import bounces, suppression
+from rqmail.models.base import pooled_connection
 from rqmail.models.bounces import Bounced, BounceReading
 from rqmail.models.mailbox import Provider
+from rqmail.models.message import Message, MessageStatus
 from rqmail.models.suppression import Entry, Reason, scopes_of
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.reservation import Reservation
@@ -182,6 +185,8 @@ class Bounces:
         if report is None:
             return
         mine = self._certainly(report, sender.budget_key)
+        if mine is not None:
+            self._prove_accepted(mine, report.failures[0])
         for failure in report.failures:
             found, probable = mine, False
             if found is None:
@@ -224,6 +229,13 @@ class Bounces:
             kept = same_person(address)
             source = f"report of message {found.message_id}"
             suppression.keep([Entry(kept, scopes_of(found.sender)[-1], Reason.HARD_BOUNCE, source, at)])
+
+    def _prove_accepted(self, found: Bounced, failure: Failure) -> None:
+        """Settle a message of which nobody knew whether it was accepted: what comes back has been."""
+        with pooled_connection():
+            message = Message.get_or_none(Message.id == found.message_id)
+        if message is not None and message.status == MessageStatus.UNKNOWN.value:
+            settle_accepted(message, reported(failure.code), self._clock())
 
     def _rest(self, sender: Sender, failure: Failure, at: datetime) -> None:
         """Pause who the report says may not send: the mailbox, or every mailbox of its Entra tenant."""

@@ -407,6 +407,19 @@ class MailProviderService:
         return Ending.DONE if retry_while_away(lambda: write(*args, **kwargs)) else Ending.LOST
 
 
+def reported(code: str) -> str:
+    """Say in a message's history that a non-delivery report proves its acceptance."""
+    return f"A non-delivery report ({code}) tells of it: it was accepted."
+
+
+def settle_accepted(message: Message, evidence: str, now: datetime) -> bool:
+    """Settle an UNKNOWN message of which something proves that it was accepted; answer whether it still was UNKNOWN."""
+    is_settled = message.confirm_sent(now, evidence)
+    if is_settled:
+        log.info("mail.send.acceptanceProven", messageUuid=message.id, evidence=evidence)
+    return is_settled
+
+
 def _fault(problem: Exception) -> str:
     """Say what happened without the exception's own text, which may quote what was handed in."""
     return f"A fault of rqmail's own ({type(problem).__name__}) before anything was sent; the log has the details"

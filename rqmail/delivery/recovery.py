@@ -9,13 +9,14 @@ from datetime import datetime, timedelta
 from typing import Literal, assert_never
 
 from rqmail.clock import Clock, monotonic
-from rqmail.delivery.outcomes import FIRST_LOOK
+from rqmail.delivery.outcomes import FIRST_LOOK, reported, settle_accepted
 from rqmail.delivery.senders import Senders
 from rqmail.errors import MailboxNotReadableError, MailboxNotWritableError, MailError, NotFoundError
 from rqmail.logs import event_log
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.models.backlog import overdue
 from rqmail.models.base import AWAY_ERRORS, pooled_connection
+from rqmail.models.bounces import certain_bounce
 from rqmail.models.contents import is_raw
 from rqmail.models.mailbox import Provider
 from rqmail.models.message import Event, Message, MessageStatus, Route
@@ -174,6 +175,9 @@ class Recovery:
 
     def _look_for(self, message: Message, now: datetime, looks: _Looks) -> None:
         """Look for one UNKNOWN message where it went: in the mailbox of its attempt, with the access of its attempt."""
+        bounced = certain_bounce(message.id)
+        if bounced is not None:  # read before the message became UNKNOWN
+            return self._found(message, now, reported(bounced), looks)
         route = message.route or self._presumed_route(message)
         if route in looks.away:
             return self._look_later(message, now + _CANNOT_LOOK_NOW, looks)
@@ -255,7 +259,7 @@ class Recovery:
 
     @staticmethod
     def _found(message: Message, now: datetime, note: str, looks: _Looks) -> None:
-        looks.found += message.confirm_sent(now, note)
+        looks.found += settle_accepted(message, note, now)
 
     @staticmethod
     def _again(message: Message, now: datetime, note: str, looks: _Looks) -> None:

@@ -120,6 +120,17 @@ def note_bounce(message_id: str, address: str, *, code: str, detail: str, at: da
         return db.execute_sql(sql, values).fetchone() is not None
 
 
+def certain_bounce(message_id: str) -> str | None:
+    """Answer with which code a recipient of a message certainly bounced, ``None`` where none did."""
+    sql = (
+        f"SELECT code FROM recipient_result WHERE message_id = {db.param} AND result = 'bounced'"  # noqa: S608 - placeholders
+        f" AND probable = {db.param} LIMIT 1"
+    )
+    with pooled_connection():
+        row = db.execute_sql(sql, (message_id, False)).fetchone()
+    return None if row is None else row[0]
+
+
 def bounced_since(since: datetime) -> dict[str, int]:
     """Count the recipients that bounced since then, by the mailbox their mail went through."""
     sql = (

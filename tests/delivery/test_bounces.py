@@ -78,11 +78,15 @@ def bounces(office, inboxes):
 
 
 def sent(
-    to: tuple[str, ...] = ("jan@x.nl",), subject: str = "Hello", mailbox: str = NEWS, sender="mailbox:news"
+    to: tuple[str, ...] = ("jan@x.nl",),
+    subject: str = "Hello",
+    mailbox: str = NEWS,
+    sender="mailbox:news",
+    status: str = "SENT",
 ) -> str:
     [message_id] = Message.submit([new_message(sender, to=to, subject=subject)], START)
     with pooled_connection():
-        Message.update(status="SENT", mailbox_key=mailbox, attempted_on=START, sent_on=START).where(
+        Message.update(status=status, mailbox_key=mailbox, attempted_on=START, sent_on=START).where(
             Message.id == message_id
         ).execute()
     return message_id
@@ -149,6 +153,31 @@ def test_the_only_recipient_bounces_under_whatever_name_it_was_forwarded_to(offi
     bounces.run()
     assert bounced(message_id) == [("jan@x.nl", "5.1.1", False)]
     assert suppressed() == {"jan@x.nl": "hard-bounce"}
+
+
+@pytest.mark.parametrize("by", ["our id", "Message-ID"])
+def test_a_report_of_an_unknown_message_proves_that_it_was_accepted(office, inboxes, bounces, by):
+    message_id = sent(status="UNKNOWN")
+    source = report(("jan@x.nl", "5.2.2"), message_id=message_id)
+    if by == "Message-ID":
+        source = source.replace(f"x-rqmail-id: {message_id}".encode(), f"Message-ID: <{message_id}@x.nl>".encode())
+    arrives(inboxes[NEWS], source, later(office, seconds=30))
+    bounces.run()
+    message = Message.get_by_id(message_id)
+    assert (message.status, message.sent_on, message.ended_on) == ("SENT", START, office.clock())
+    assert message.history[-1]["outcome"] == "confirmed-sent"
+    assert "non-delivery report (5.2.2)" in message.history[-1]["detail"]
+    assert bounced(message_id) == [("jan@x.nl", "5.2.2", False)]
+
+
+def test_a_probable_match_leaves_an_unknown_message_unknown_and_one_being_sent_again_goes_on(office, inboxes, bounces):
+    probable, again = sent(status="UNKNOWN"), sent(("b@x.nl",), status="SCHEDULED")
+    arrives(inboxes[NEWS], report(("jan@x.nl", "5.1.1")), later(office, seconds=30))
+    arrives(inboxes[NEWS], report(("b@x.nl", "5.1.1"), message_id=again), office.clock())
+    assert bounces.run() == {NEWS: 2}
+    assert bounced(probable) == [("jan@x.nl", "5.1.1", True)]
+    assert Message.get_by_id(probable).status == "UNKNOWN"
+    assert Message.get_by_id(again).status == "SCHEDULED"
 
 
 def test_each_report_is_read_once_also_those_that_come_in_the_same_second(office, inboxes, bounces):

@@ -26,6 +26,7 @@ from rqmail.errors import (
     NotFoundError,
 )
 from rqmail.mailers.graph.mailbox import Sighting
+from rqmail.models.bounces import note_bounce
 from rqmail.models.message import Message, MessageContent, MessageStatus, Route
 from rqmail.queues import MailQueues
 from support.clock import START
@@ -232,6 +233,18 @@ def test_a_mail_found_in_the_mailbox_is_sent_from_when_it_was_attempted(database
     after = reloaded(message)
     assert (after.status, after.sent_on, after.last_error) == (S.SENT, message.attempted_on, None)
     assert after.history[-1]["detail"] == "Found in sentitems."
+
+
+@pytest.mark.parametrize(("probable", "status"), [(False, S.SENT), (True, S.UNKNOWN)])
+def test_a_report_read_before_a_mail_became_unknown_proves_its_acceptance_unless_it_is_only_probable(
+    database, recovery, mailboxes, probable, status
+):
+    message = unknown()
+    mailboxes.trouble[message.mailbox_key] = MailboxNotReadableError("Mail.Read is missing", status=403)
+    note_bounce(message.id, "jan@x.nl", code="5.1.1", detail="no", at=START, probable=probable)
+    recovery.run()
+    assert reloaded(message.id).status == status
+    assert bool(mailboxes.looks) is probable
 
 
 def test_a_mail_absent_for_longer_than_the_grace_period_is_sent_again(database, recovery):

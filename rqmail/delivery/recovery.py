@@ -160,7 +160,11 @@ class Recovery:
             if self._monotonic() > looks.ends_at:
                 break
             try:
-                self._look_for(message, now, looks)
+                bounced = certain_bounce(message.id)
+                if bounced is not None:  # its report was read before it became UNKNOWN
+                    self._found(message, now, reported(bounced), looks)
+                else:
+                    self._look_for(message, now, looks)
             except MailError as problem:
                 # Whatever keeps us from looking (a throttle, no token) says nothing about the message.
                 log.info("mail.recovery.cannotLook", messageUuid=message.id, err=type(problem).__name__)
@@ -175,9 +179,6 @@ class Recovery:
 
     def _look_for(self, message: Message, now: datetime, looks: _Looks) -> None:
         """Look for one UNKNOWN message where it went: in the mailbox of its attempt, with the access of its attempt."""
-        bounced = certain_bounce(message.id)
-        if bounced is not None:  # read before the message became UNKNOWN
-            return self._found(message, now, reported(bounced), looks)
         route = message.route or self._presumed_route(message)
         if route in looks.away:
             return self._look_later(message, now + _CANNOT_LOOK_NOW, looks)

@@ -11,6 +11,7 @@ from rqmail.intake.headers import LIST_UNSUBSCRIBE, checked_headers
 from rqmail.intake.pictures import check_pictures
 from rqmail.intake.sender_rules import SenderRules
 from rqmail.mailers.base import as_base64
+from rqmail.mailers.graph.raw import MOST_WRITTEN, written_size
 from rqmail.mailers.graph.size import LARGEST_REQUEST
 from rqmail.models.content import AttachedFile, Extras, Importance, Person
 from rqmail.models.message import NewRecipient, RecipientKind
@@ -19,9 +20,6 @@ MAX_REPLY_TO = 50
 
 _SENDGRID = "this sender's mail leaves through SendGrid"
 _SENDGRIDS_OWN = frozenset({"x-sg-id", "x-sg-eid"})
-
-#: Bytes of a mail in MIME form: as base64 it has to fit one request, with a header of ours.
-MAX_RAW_BYTES = LARGEST_REQUEST // 4 * 3 - 1024
 
 #: What Graph's JSON puts around a file, at most and without what it is called.
 AROUND_A_FILE = 700
@@ -96,8 +94,26 @@ def checked_raw(raw: object, attachments: object, rules: SenderRules, reader: Re
         raise InvalidInputError("eml", "a mail to be sent as it is", "a sender that sends through Microsoft Graph")
     if attachments:
         raise InvalidInputError("attachments", "files", "none beside a mail that is sent as it is")
-    most = Most(min(MAX_RAW_BYTES, rules.max_message_bytes), "Microsoft Graph takes a mail in MIME form in one request")
-    return (reader.read(Attachment("mail.eml", raw, "message/rfc822"), most),)  # type: ignore[arg-type]
+    file = reader.read(Attachment("mail.eml", raw, "message/rfc822"))  # type: ignore[arg-type]
+    if file.size > rules.max_message_bytes:
+        raise InvalidInputError(
+            "eml", f"{file.size:,} bytes", f"at most {rules.max_message_bytes:,} bytes, as any mail of this sender"
+        )
+    if file.size > MOST_WRITTEN or written_size(_content_of(file)) > MOST_WRITTEN:
+        raise InvalidInputError(
+            "eml",
+            f"{file.size:,} bytes",
+            f"at most {MOST_WRITTEN:,} bytes, lines ended by CRLF, of a mail that JSON cannot say (signed, encrypted,"
+            f" a meeting, a report): Microsoft Graph takes it in one request of {LARGEST_REQUEST:,} bytes, as base64",
+        )
+    return (file,)
+
+
+def _content_of(file: AttachedFile) -> bytes:
+    """Read a small file that was just measured."""
+    assert file.source is not None  # noqa: S101 - it has just been read
+    with file.source() as opened:
+        return opened.read()
 
 
 def refuse_what_no_upload_takes(files: Sequence[AttachedFile]) -> None:

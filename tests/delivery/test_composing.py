@@ -112,7 +112,8 @@ def test_a_mail_that_json_cannot_say_is_kept_and_reaches_the_mailer_as_it_came(s
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"raw": bytes(4_000_000)}, "Microsoft Graph takes a mail in MIME form in one request"),
+        ({"raw": bytes(4_000_000)}, "^eml: '4,000,000 bytes' .* at most 3,144,704 bytes.* in one request of 4,194,304"),
+        ({"raw": b"\n" * 1_600_000}, "^eml: '1,600,000 bytes' .* at most 3,144,704 bytes, lines ended by CRLF"),
         ({"raw": MEETING, "attachments": [Attachment("a.pdf", b"%PDF")]}, "none beside a mail that is sent as it is"),
         ({"raw": MEETING, "sender": "default"}, "a sender that sends through Microsoft Graph"),
     ],
@@ -122,6 +123,12 @@ def test_what_cannot_be_sent_as_it_is_is_refused_when_it_is_handed_in(store, clo
         Intake(clock, lambda: None).submit(
             Draft(**({"sender": "mailbox:news"} | fields), subject="x", to="a@x.nl", text="x")
         )
+
+
+def test_a_mail_that_is_sent_as_it_is_keeps_to_its_mailbox_own_bound_too(store, clock):
+    SystemMailbox.update(max_message_bytes=100).execute()
+    with pytest.raises(InvalidInputError, match=r"^eml: '\d+ bytes' .* at most 100 bytes, as any mail of this sender"):
+        Intake(clock, lambda: None).submit(Draft("mailbox:news", "x", to="a@x.nl", text="x", raw=MEETING))
 
 
 def test_a_message_whose_mail_was_taken_away_by_hand_is_not_sent_empty(store, clock):

@@ -6,10 +6,19 @@ import base64
 import re
 
 from rqmail.mailers.graph.message import ID_HEADER
+from rqmail.mailers.graph.size import LARGEST_REQUEST
+
+#: Bytes that a mail may have with its lines ended by CRLF: as base64, with a header of ours, it is one request.
+MOST_WRITTEN = LARGEST_REQUEST // 4 * 3 - 1024
 
 #: Headers that go no further: who gets a blind copy, and an id of another message of ours.
 _DROPPED = frozenset({b"bcc", b"resent-bcc", ID_HEADER.encode()})
 _HEADER = re.compile(rb"([!-9;-~]+)[ \t]*:")
+
+
+def written_size(content: bytes) -> int:
+    """Answer how many bytes a mail has with its lines ended by CRLF, whatever ends them now."""
+    return len(content) + content.count(b"\n") + content.count(b"\r") - 2 * content.count(b"\r\n")
 
 
 def as_request(content: bytes, message_id: str) -> bytes:

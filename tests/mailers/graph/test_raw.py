@@ -27,7 +27,7 @@ from rqmail.mailers.base import Address, Permit
 from rqmail.mailers.graph.http import GraphHttp
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.mailers.graph.message import internet_message_id
-from rqmail.mailers.graph.raw import as_request
+from rqmail.mailers.graph.raw import MOST_WRITTEN, as_request, written_size
 from rqmail.mailers.graph.size import LARGEST_REQUEST
 
 SIGNED = (
@@ -57,6 +57,14 @@ SIGNED = (
 )
 def test_a_mail_in_mime_form_keeps_all_but_its_bcc_and_has_the_line_ends_of_mail(given, sent):
     assert base64.b64decode(as_request(given, "m")) == sent
+
+
+@pytest.mark.parametrize("line", [b"a\n", b"a\r", b"a\r\n", b"\n"])
+def test_the_largest_mail_that_is_taken_is_one_request_whatever_ends_its_lines(line):
+    content = b"Subject: a\n\n"
+    content += line * ((MOST_WRITTEN - written_size(content)) // written_size(line))
+    assert MOST_WRITTEN - 3 < written_size(content) <= MOST_WRITTEN
+    assert LARGEST_REQUEST - 2048 < len(as_request(content, "0" * 26)) <= LARGEST_REQUEST
 
 
 def test_no_byte_that_a_signature_covers_is_touched():

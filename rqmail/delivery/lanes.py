@@ -82,11 +82,15 @@ class Lanes:
 
 @dataclass(slots=True)
 class _Mailbox:
-    """What a job still has to send through one mailbox: QUEUED, and begun (SENDING under our claim) but not sent."""
+    """What a job still has to send through one mailbox: QUEUED, just being begun, and begun but not sent.
+
+    A message that is begun is SENDING under our claim.
+    """
 
     in_flight: int
     tokens: int = 0
     pending: deque[Message] = field(default_factory=deque)
+    being_begun: int = 0
     begun: deque[Message] = field(default_factory=deque)
 
 
@@ -199,7 +203,8 @@ class _Run:
         """Say whether a mailbox has as many rounds of its own to go as all lanes together, or more."""
         mailbox = self._mailboxes[key]
         # Rounds that are begun count whole: another lane may have just taken the first of this one.
-        rounds = ceil((len(mailbox.pending) + len(mailbox.begun)) / mailbox.in_flight)
+        to_send = len(mailbox.pending) + mailbox.being_begun + len(mailbox.begun)
+        rounds = ceil(to_send / mailbox.in_flight)
         return rounds >= self._left / self._lanes.width
 
     def _next(self, key: str) -> Message | None:
@@ -212,6 +217,7 @@ class _Run:
                 # As many as the mailbox may have in flight: they all go in a moment, and one statement does for them.
                 room = 0 if message is not None else min(mailbox.in_flight, len(mailbox.pending))
                 candidates = [mailbox.pending.popleft() for _ in range(room)]
+                mailbox.being_begun += room
             if message is not None and self._is_ours_for_long(message):
                 with self._lock:
                     self.sent_off += 1
@@ -220,7 +226,11 @@ class _Run:
             if message is None and not candidates:
                 return None
             if candidates:
-                self._begin(mailbox, candidates)
+                try:
+                    self._begin(mailbox, candidates)
+                finally:
+                    with self._lock:
+                        mailbox.being_begun -= len(candidates)
                 self._call_back_lanes(key)
         return None
 

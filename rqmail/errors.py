@@ -192,6 +192,10 @@ class MailboxNotReadableError(MailError):
     """We may not read this mailbox: what happened to a mail cannot be looked up there, a person must decide."""
 
 
+class TracesNotReadableError(MailError):
+    """We may not read the tenant's message trace: whether mail was delivered stays unknown until that is granted."""
+
+
 class MailClaimLostError(MailError):
     """Certainly not sent, and no longer ours to send: the claim on the message may have ended, leave it to others."""
 

@@ -28,20 +28,35 @@ Point the other processes at it:
     help="Mail to this address comes back with this status, such as jan@x.nl=5.1.1; may be repeated.",
 )
 @click.option(
+    "--trace",
+    "traces",
+    multiple=True,
+    metavar="ADDRESS=STATUS",
+    help="Mail to this address is traced with this status, such as jan@x.nl=quarantined; may be repeated.",
+)
+@click.option(
     "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Keeps the certificate between runs."
 )
 @json_option
 def sandbox(
-    port: int, host: str, latency_ms: float, bounces: tuple[str, ...], data_dir: Path | None, *, json_: bool
+    port: int,
+    host: str,
+    latency_ms: float,
+    bounces: tuple[str, ...],
+    traces: tuple[str, ...],
+    data_dir: Path | None,
+    *,
+    json_: bool,
 ) -> None:
     """Serve a stand-in for Microsoft Graph and Entra over HTTPS, with Microsoft's real limits, until Ctrl-C."""
     if data_dir is not None:
         data_dir.mkdir(parents=True, exist_ok=True)
     try:
-        wanted = {address: code for address, _, code in (one.partition("=") for one in bounces)}
-        server = Sandbox(port, host=host, data_dir=data_dir, latency_ms=latency_ms, bounces=wanted)
+        back, traced = _by_address(bounces), _by_address(traces)
+        server = Sandbox(port, host=host, data_dir=data_dir, latency_ms=latency_ms, bounces=back, traces=traced)
     except ValueError as wrong:
-        raise click.UsageError(f"--bounce: {wrong}.") from None
+        name = "bounce" if str(wrong).startswith("bounces") else "trace"
+        raise click.UsageError(f"--{name}: {wrong}.") from None
 
     def tell() -> None:
         variables = {
@@ -62,3 +77,7 @@ def sandbox(
         server.serve_forever(tell)
     except OSError as error:
         raise click.ClickException(f"{host}:{port} cannot be listened on ({error.strerror}).") from None
+
+
+def _by_address(wishes: tuple[str, ...]) -> dict[str, str]:
+    return {address: value for address, _, value in (wish.partition("=") for wish in wishes)}

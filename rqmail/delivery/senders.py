@@ -15,6 +15,7 @@ from rqmail.mailers.factory import MailerFactory
 from rqmail.mailers.graph.copies import SentCopies
 from rqmail.mailers.graph.inbox import GraphInbox
 from rqmail.mailers.graph.mailbox import GraphMailbox
+from rqmail.mailers.graph.traces import GraphTraces
 from rqmail.models.base import pooled_connection
 from rqmail.models.mailbox import (
     Provider,
@@ -184,6 +185,11 @@ class Senders:
         """Answer the Inbox of a mailbox, as :meth:`mailbox_of` does its read side."""
         access = self._access_of(route)
         return None if access is None else self._factory.get_inbox(access)
+
+    def traces_of(self, route: Route) -> GraphTraces | None:
+        """Answer the message trace of the Entra tenant a mailbox is in, as :meth:`mailbox_of` does its read side."""
+        access = self._access_of(route)
+        return None if access is None else self._factory.get_traces(access)
 
     def _access_of(self, route: Route) -> TenantConfig | None:
         if route.provider != Provider.MICROSOFT_GRAPH.value:

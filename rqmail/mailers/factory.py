@@ -23,6 +23,7 @@ from rqmail.mailers.graph.inbox import GraphInbox
 from rqmail.mailers.graph.mailbox import GraphMailbox
 from rqmail.mailers.graph.mailer import MicrosoftGraphMailer
 from rqmail.mailers.graph.token import GraphTokenSource, TokenStore
+from rqmail.mailers.graph.traces import GraphTraces
 from rqmail.mailers.http.per_process import PerProcess
 from rqmail.mailers.http.transport import Transport
 from rqmail.mailers.rate_limited import RateLimitedGraphMailer
@@ -121,6 +122,14 @@ class MailerFactory:
         if tenant.provider != "microsoft-graph" or not tenant.address or isinstance(app, UnconfiguredMailer):
             return None
         return GraphInbox(self._graph_http(app), self._settings.graph_base_url, tenant.address, clock=self._clock)
+
+    def get_traces(self, config: TenantMailConfig) -> GraphTraces | None:
+        """Answer the message trace of the Entra tenant that ``config`` sends in; ``None`` where it is not reachable."""
+        tenant = read_tenant(config)
+        app = self._app_of(tenant)
+        if tenant.provider != "microsoft-graph" or isinstance(app, UnconfiguredMailer):
+            return None
+        return GraphTraces(self._graph_http(app), self._settings.graph_base_url, clock=self._clock)
 
     def get_sent_copies(self, mailbox: SystemMailboxConfig) -> SentCopies | None:
         """Answer our copies in a system mailbox's Sent Items; ``None`` where the app is not configured."""

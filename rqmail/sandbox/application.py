@@ -11,13 +11,14 @@ from rqmail.sandbox.entra import Entra
 from rqmail.sandbox.graph import GraphMail
 from rqmail.sandbox.page import Page
 from rqmail.sandbox.state import SandboxState
+from rqmail.sandbox.traces import MessageTraces
 
 #: More than any request may have, so that what is too long is refused by us and in Graph's words.
 _READ_AT_MOST = 16 * 1024 * 1024
 
 
 def build_application(state: SandboxState) -> web.Application:
-    """Put Graph, Entra, the control API and the page on one application."""
+    """Put Graph, its message trace, Entra, the control API and the page on one application."""
 
     @web.middleware
     async def word_unknown_paths(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -35,6 +36,6 @@ def build_application(state: SandboxState) -> web.Application:
             return ids.stamp(error_answer(GraphRefusal(status, "BadRequest", text), ids, state.now()))
 
     application = web.Application(middlewares=[word_unknown_paths], client_max_size=_READ_AT_MOST)
-    for part in (GraphMail(state), Control(state), Page(state), Entra(state)):
+    for part in (GraphMail(state), MessageTraces(state), Control(state), Page(state), Entra(state)):
         part.add_routes(application.router)
     return application

@@ -64,8 +64,17 @@ class Call:
         return 'idtype="immutableid"' in preferences
 
 
-#: The work of one operation.
+@dataclass(frozen=True, slots=True)
+class TenantCall:
+    """One Graph call about the whole tenant."""
+
+    request: web.Request
+    ids: CallIds
+
+
+#: The work of one operation on a mailbox, and of one on the tenant.
 Operation = Callable[[Call], web.Response]
+TenantOperation = Callable[[TenantCall], web.Response]
 #: What the web server calls.
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -78,11 +87,17 @@ class CallRunner:
 
     def handler(self, name: str, operation: Operation) -> Handler:
         """Answer a handler that runs ``operation``, known to faults as ``name``."""
+        return self._worded(lambda request, ids: self._run(name, operation, request, ids))
 
+    def tenant_handler(self, target: str, operation: TenantOperation) -> Handler:
+        """Answer a handler that runs an ``operation`` on the tenant; only faults of that ``target`` meet it."""
+        return self._worded(lambda request, ids: self._run_on_tenant(target, operation, request, ids))
+
+    def _worded(self, run: Callable[[web.Request, CallIds], Awaitable[web.Response]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             ids = CallIds(request)
             try:
-                response = await self._run(name, operation, request, ids)
+                response = await run(request, ids)
             except GraphRefusal as refusal:
                 self._state.ledger.refused[refusal.code] += 1
                 response = error_answer(refusal, ids, self._state.now())
@@ -101,17 +116,28 @@ class CallRunner:
                     await asyncio.sleep(self._state.latency_ms / 1000)
                 call = Call(request, mailbox, body, ids)
                 fault = self._state.faults.pick("graph", name, mailbox.address)
-                return operation(call) if fault is None else await self._break(fault, operation, call)
+                return operation(call) if fault is None else await self._break(fault, lambda: operation(call), call)
         except GraphRefusal:
             mailbox.refused += 1
             raise
 
-    async def _break(self, fault: Fault, operation: Operation, call: Call) -> web.Response:
+    async def _run_on_tenant(
+        self, target: str, operation: TenantOperation, request: web.Request, ids: CallIds
+    ) -> web.Response:
+        await read_body(request, self._state.limits.request_bytes)
+        self._check_token(request)
+        call = TenantCall(request, ids)
+        if self._state.latency_ms:
+            await asyncio.sleep(self._state.latency_ms / 1000)
+        fault = self._state.faults.pick(target, target)
+        return operation(call) if fault is None else await self._break(fault, lambda: operation(call), call)
+
+    async def _break(self, fault: Fault, answer: Callable[[], web.Response], call: Call | TenantCall) -> web.Response:
         if fault.kind == "latency":
             await asyncio.sleep(fault.seconds)
-            return operation(call)
+            return answer()
         if fault.accepts:
-            operation(call)
+            answer()
 
         def error(wanted: Fault) -> web.Response:
             code = wanted.code or DEFAULT_CODES.get(wanted.status, "UnknownError")

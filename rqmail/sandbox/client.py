@@ -53,7 +53,7 @@ class SandboxControl:
 
         ``kind``: ``status``, ``html``, ``truncated-json``, ``short-body``, ``bad-token``, ``reset``, ``hang`` or
         ``latency``, each also as ``accept-then-…``, and ``accept-then-504``. ``rule``: ``target`` (``graph``,
-        ``token``, ``discovery``), ``mailbox``, ``operation`` (``sendMail``, ``send``, ``listMessages`` …),
+        ``token``, ``discovery``, ``traces``), ``mailbox``, ``operation`` (``sendMail``, ``send``, ``listMessages`` …),
         ``probability`` with ``seed``, ``status``, ``code``, ``message``, ``headers``, ``body``,
         ``seconds``, ``claims``.
         """
@@ -70,7 +70,7 @@ class SandboxControl:
         self._call("DELETE", "faults" if fault_id is None else f"faults/{fault_id}")
 
     def configure(self, **settings: Any) -> dict[str, Any]:
-        """Change ``latency_ms``, ``sent_items_delay_seconds``, ``limits={…}`` or ``directory={…}`` until the reset."""
+        """Change ``latency_ms``, ``sent_items_delay_seconds``, ``limits={…}``, ``directory={…}``… until the reset."""
         answer: dict[str, Any] = self._call("PATCH", "config", settings)
         return answer
 

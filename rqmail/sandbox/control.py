@@ -94,6 +94,8 @@ class Control:
                 "latency_ms": state.latency_ms,
                 "sent_items_delay_seconds": state.sent_items_delay_seconds,
                 "bounces": state.bounces,
+                "traces": state.traces,
+                "trace_delay_seconds": state.trace_delay_seconds,
             }
         )
 

@@ -15,8 +15,8 @@ class SandboxDirectory:
 
     Every address is a mailbox unless ``domains`` or ``known_users`` (lower-case) say otherwise. ``certificates`` are
     the PEM certificates registered for the application; with none registered any well-formed assertion of the
-    application is believed. ``may_send``, ``may_read_mail`` and ``may_write_mail`` (which is no use without the second)
-    are the permissions granted to it.
+    application is believed. ``may_send``, ``may_read_mail``, ``may_write_mail`` (which is no use without the second)
+    and ``may_read_traces`` are the permissions granted to it.
     """
 
     tenant_id: str = SANDBOX_TENANT_ID
@@ -29,6 +29,7 @@ class SandboxDirectory:
     may_send: bool = True
     may_read_mail: bool = True
     may_write_mail: bool = True
+    may_read_traces: bool = True
 
     def has_mailbox(self, address: str) -> bool:
         """Tell whether the lower-case ``address`` is a mailbox here."""

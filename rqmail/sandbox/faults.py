@@ -10,7 +10,7 @@ from typing import Any
 
 #: What a fault does instead of the normal answer; ``latency`` only adds to it.
 FAULT_KINDS = ("status", "html", "truncated-json", "short-body", "bad-token", "reset", "hang", "latency")
-FAULT_TARGETS = ("graph", "token", "discovery")
+FAULT_TARGETS = ("graph", "token", "discovery", "traces")
 _ACCEPTS = "accept-then-"
 
 

@@ -1,4 +1,4 @@
-"""What Exchange Online allows one mailbox, as numbers the sandbox enforces."""
+"""What Exchange Online allows one mailbox, and the tenant, as numbers the sandbox enforces."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ class SandboxLimits:
     ``recipients_per_day`` (rolling 24 h) or ``recipients_per_message`` a mail is taken with 202 and never delivered;
     ``refuse_over_day`` answers 429 instead. ``messages_per_minute`` refuses nothing: mail above it is counted as
     carried over to a later minute. ``refuse_named_properties`` is a mailbox that can create no more of them.
+    ``trace_requests_per_five_minutes`` holds for the whole tenant, and answers 429.
     """
 
     in_flight: int = 4
@@ -25,3 +26,4 @@ class SandboxLimits:
     refuse_over_day: bool = False
     refuse_named_properties: bool = False
     retry_after_seconds: int = 5
+    trace_requests_per_five_minutes: int = 100

@@ -35,7 +35,8 @@ class Sandbox:
 
     ``data_dir`` keeps the certificate authority between runs; without it everything is thrown away at the end.
     ``latency_ms`` is how long every Graph call takes, ``sent_items_delay_seconds`` how late copies show in Sent Items.
-    Mail to an address of ``bounces`` comes back to its sender's Inbox as a report with that status.
+    Mail to an address of ``bounces`` comes back to its sender's Inbox as a report with that status; to one of
+    ``traces`` it has that status in the tenant's message trace.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Sandbox:
         directory: SandboxDirectory | None = None,
         sent_items_delay_seconds: float = 0,
         bounces: Mapping[str, str] | None = None,
+        traces: Mapping[str, str] | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self.directory = directory or SandboxDirectory()
@@ -59,6 +61,7 @@ class Sandbox:
             latency_ms=latency_ms,
             sent_items_delay_seconds=sent_items_delay_seconds,
             bounces=bounces,
+            traces=traces,
         )
         self._host = host
         self._port = port

@@ -18,6 +18,10 @@ from rqmail.sandbox.limits import SandboxLimits
 from rqmail.sandbox.mailbox import Mailbox
 from rqmail.sandbox.tokens import TokenStore
 from rqmail.sandbox.uploads import UploadSession
+from rqmail.sandbox.windows import RollingWindow
+
+#: What Exchange's message trace says of a mail to one recipient.
+TRACE_STATUSES = ("gettingStatus", "pending", "failed", "delivered", "expanded", "quarantined", "filteredAsSpam")
 
 #: The status of a bounce.
 _CODE = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
@@ -35,10 +39,12 @@ class SandboxState:
         latency_ms: float,
         sent_items_delay_seconds: float,
         bounces: Mapping[str, str] | None = None,
+        traces: Mapping[str, str] | None = None,
     ) -> None:
         self._clock = clock
         self._initial = (limits, directory, latency_ms, sent_items_delay_seconds)
         self._bounces = checked_bounces(bounces or {})
+        self._traces = checked_traces(traces or {})
         self.origin = ""
         self.tokens = TokenStore()
         self.reset()
@@ -47,6 +53,9 @@ class SandboxState:
         """Forget mail, faults, uploads and every change made since the start; tokens stay alive."""
         self.limits, self.directory, self.latency_ms, self.sent_items_delay_seconds = self._initial
         self.bounces = dict(self._bounces)
+        self.traces = dict(self._traces)
+        self.trace_delay_seconds = 0.0
+        self.trace_calls = RollingWindow(300)
         self.mailboxes: dict[str, Mailbox] = {}
         self.addresses: dict[str, str] = {}
         self.faults = FaultPlan()
@@ -85,16 +94,26 @@ class SandboxState:
 
     def configure(self, wish: dict[str, Any]) -> None:
         """Change settings until the next reset; a ``TypeError`` or ``ValueError`` says what is wrong with the wish."""
-        known = {"limits", "directory", "latency_ms", "sent_items_delay_seconds", "bounces"}
+        known = {
+            "limits",
+            "directory",
+            "latency_ms",
+            "sent_items_delay_seconds",
+            "bounces",
+            "traces",
+            "trace_delay_seconds",
+        }
         if unknown := sorted(set(wish) - known):
             raise ValueError(f"unknown setting {unknown[0]!r}; allowed: {', '.join(sorted(known))}")
         limits = _changed(self.limits, wish.get("limits", {}))
         people = _changed(self.directory, wish.get("directory", {}))
         latency = float(wish.get("latency_ms", self.latency_ms))
         delay = float(wish.get("sent_items_delay_seconds", self.sent_items_delay_seconds))
-        if latency < 0 or delay < 0:
-            raise ValueError("latency_ms and sent_items_delay_seconds cannot be negative")
+        trace_delay = float(wish.get("trace_delay_seconds", self.trace_delay_seconds))
+        if latency < 0 or delay < 0 or trace_delay < 0:
+            raise ValueError("latency_ms, sent_items_delay_seconds and trace_delay_seconds cannot be negative")
         self.bounces = checked_bounces(wish.get("bounces", self.bounces))
+        self.traces, self.trace_delay_seconds = checked_traces(wish.get("traces", self.traces)), trace_delay
         self.limits, self.directory, self.latency_ms, self.sent_items_delay_seconds = limits, people, latency, delay
 
     def stats(self) -> dict[str, Any]:
@@ -114,6 +133,7 @@ class SandboxState:
             "maxRecipientsPerDay": max((mailbox.recipients.peak for mailbox in self.mailboxes.values()), default=0),
             "maxUploaded": max((mailbox.uploaded.peak for mailbox in self.mailboxes.values()), default=0),
             "uploadsOpen": len(self.uploads),
+            "maxTraceCalls": self.trace_calls.peak,
             "tokens": {
                 "issued": self.tokens.issued,
                 "refused": self.tokens.refused,
@@ -152,3 +172,10 @@ def checked_bounces(wish: Any) -> dict[str, str]:
     if not isinstance(wish, Mapping) or not all(_CODE.fullmatch(str(code)) for code in wish.values()):
         raise ValueError('bounces: {"ADDRESS": "5.1.1", …} is expected, each with a status such as 5.1.1')
     return {str(address).strip().lower(): str(code) for address, code in wish.items()}
+
+
+def checked_traces(wish: Any) -> dict[str, str]:
+    """Answer as what mail to which address is traced; a ``ValueError`` says what is wrong with the wish."""
+    if not isinstance(wish, Mapping) or not all(status in TRACE_STATUSES for status in wish.values()):
+        raise ValueError(f'traces: {{"ADDRESS": "quarantined", …}} is expected, each of {", ".join(TRACE_STATUSES)}')
+    return {str(address).strip().lower(): str(status) for address, status in wish.items()}

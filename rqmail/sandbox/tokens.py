@@ -44,7 +44,11 @@ class TokenStore:
         self._expiry = {token: expiry for token, expiry in self._expiry.items() if expiry > now - 3600}
         expires = now + directory.token_lifetime_seconds
         reads = "Mail.ReadWrite" if directory.may_write_mail else "Mail.Read"
-        granted = (("Mail.Send", directory.may_send), (reads, directory.may_read_mail))
+        granted = (
+            ("Mail.Send", directory.may_send),
+            (reads, directory.may_read_mail),
+            ("ExchangeMessageTrace.Read.All", directory.may_read_traces),
+        )
         token = jwt.encode(
             {
                 "aud": GRAPH_RESOURCES[0],

@@ -50,6 +50,7 @@ def composed(message: Message, contents: Contents | None, permit: Permit, store:
     )
     if extras.raw and len(files) != 1:
         raise UnreadableError("The mail in MIME form that was handed in is not there; the message was changed by hand.")
+    marked = message.marked is not False
     return Mail(
         id=message.id,
         subject=contents.subject or message.subject,
@@ -67,9 +68,9 @@ def composed(message: Message, contents: Contents | None, permit: Permit, store:
         delivery_receipt=extras.delivery_receipt,
         from_=None if extras.from_ is None else Address(extras.from_.address, extras.from_.name),
         copied=message.copied is not False,
-        internet_message_id=None
-        if message.marked is not False
-        else internet_message_id(message.id, message.mailbox_key or ""),
+        internet_message_id=extras.message_id if marked else internet_message_id(message.id, message.mailbox_key or ""),
+        date=extras.date,
+        marked=marked,
         permit=permit,
         attempt=attempt_name(message.id, message.claim),
         tried_before=message.tried_before,

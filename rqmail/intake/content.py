@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import parse_addresses
 from rqmail.intake.attachments import MAX_FILE_BYTES, MAX_FILES, Attachment, Most, Reader
-from rqmail.intake.headers import LIST_UNSUBSCRIBE, checked_headers
+from rqmail.intake.headers import LIST_UNSUBSCRIBE, checked_headers, is_message_id
 from rqmail.intake.pictures import check_pictures
 from rqmail.intake.sender_rules import SenderRules
 from rqmail.mailers.base import as_base64
@@ -36,6 +37,8 @@ def checked_extras(
     from_: str | None,
     ignore_unsubscribed: bool = False,
     unsubscribe: bool = False,
+    message_id: str | None = None,
+    date: datetime | None = None,
 ) -> Extras:
     """Answer the fields that few messages have; raises ``InvalidInputError`` naming the one that is wrong."""
     truths = {
@@ -53,6 +56,12 @@ def checked_extras(
     with_headers = checked_headers(headers, unsubscribe_url)
     if unsubscribe and any(name.lower() == LIST_UNSUBSCRIBE.lower() for name, _ in with_headers):
         raise InvalidInputError("unsubscribe", unsubscribe, "either this or an address or header of your own")
+    if message_id is not None and not is_message_id(message_id):
+        raise InvalidInputError(
+            "messageId", message_id, "a Message-ID as <left@right>, at most 255 characters of ASCII"
+        )
+    if date is not None and (not isinstance(date, datetime) or date.tzinfo is None):
+        raise InvalidInputError("date", date, "a datetime with its time zone")
     return Extras(
         reply_to=_persons("replyTo", reply_to),
         importance=_importance(importance),
@@ -62,6 +71,8 @@ def checked_extras(
         from_=senders[0] if senders else None,
         ignore_unsubscribed=ignore_unsubscribed,
         unsubscribe=unsubscribe,
+        message_id=message_id,
+        date=date,
     )
 
 

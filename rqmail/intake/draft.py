@@ -60,7 +60,8 @@ class Draft:
     With ``ignore_unsubscribed`` it also goes to whoever unsubscribed: no news, but what somebody needs, as an invoice.
     ``unsubscribe`` gives a mail to one recipient a link to unsubscribe by, and mail programs their one click. ``raw``
     is the mail itself in MIME form (bytes, a path, an open binary file): it is sent as it is, to these recipients, and
-    takes no attachments beside it.
+    takes no attachments beside it. ``message_id`` and ``date`` are those of a mail that is passed on; without them
+    they are written when it is sent.
     """
 
     sender: str
@@ -84,6 +85,8 @@ class Draft:
     ignore_unsubscribed: bool = False
     unsubscribe: bool = False
     raw: bytes | str | Path | BinaryIO | None = None
+    message_id: str | None = None
+    date: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +238,8 @@ def check(
         from_=draft.from_,
         ignore_unsubscribed=draft.ignore_unsubscribed,
         unsubscribe=draft.unsubscribe,
+        message_id=draft.message_id,
+        date=draft.date,
     )
     if draft.unsubscribe and len(recipients) > 1:
         raise InvalidInputError(

@@ -13,6 +13,9 @@ MAX_VALUE_LENGTH = 998
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,76}")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+#: As RFC 5322 has it, without comments, quotes and blanks: what is written otherwise is read otherwise, too.
+_MESSAGE_ID = re.compile(r"<[!#-'*+\-./0-9=?A-Z^-~]+@[!#-'*+\-./0-9=?A-Z^-~\[\]:]+>")
+_MAX_MESSAGE_ID = 255
 _URL = re.compile(r"[!-;=?-~]{1,900}")
 
 #: What the provider writes, or a field of the message says.
@@ -64,6 +67,11 @@ def checked_headers(headers: object, unsubscribe_url: str | None = None) -> tupl
 def one_click_headers(url: str) -> tuple[tuple[str, str], ...]:
     """Answer the headers that make one click unsubscribe at ``url`` (RFC 8058)."""
     return ((LIST_UNSUBSCRIBE, f"<{url}>"), *_ONE_CLICK)
+
+
+def is_message_id(value: object) -> bool:
+    """Say whether this can be a mail's Message-ID, the same for whoever reads it."""
+    return isinstance(value, str) and len(value) <= _MAX_MESSAGE_ID and _MESSAGE_ID.fullmatch(value) is not None
 
 
 def _checked(one: object) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from rqmail.intake.attachments import Attachment
 from rqmail.intake.draft import Draft
 from rqmail.intake.eml.headers import Address
 from rqmail.intake.eml.mail import File, Mail, read_mail
-from rqmail.intake.headers import MAX_HEADERS, checked_headers
+from rqmail.intake.headers import MAX_HEADERS, checked_headers, is_message_id
 from rqmail.text.addresses import same_person
 
 _NO_SUBJECT = "(no subject)"
@@ -95,6 +95,8 @@ def _draft(mail: Mail, sender: str, recipients: Sequence[str] | None, address: s
         headers=_carried(mail.headers),
         from_=_other_sender(mail, address),
         ignore_unsubscribed=mail.ignore_unsubscribed,
+        message_id=mail.message_id if is_message_id(mail.message_id) else None,
+        date=mail.date,
     )
 
 

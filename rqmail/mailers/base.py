@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import BinaryIO, Literal, Protocol
 
 import idna
@@ -86,11 +87,12 @@ class Mail:
     """One mail as a provider needs it; ``id`` is our message id and travels along so that the mail can be found again.
 
     ``text`` and ``html`` are the bodies, ``None`` where there is none; ``headers`` are extra headers by name, of which
-    intake has let through what may be set; ``from_`` is whom the mail is from, where not the mailbox itself;
-    ``copied`` is whether the provider is to keep a copy in Sent Items; ``internet_message_id`` is the Message-ID by
-    which it is found in a mailbox that takes no property of ours, ``None`` in all others; ``raw`` is the mail itself in
-    MIME form where nothing else says it: all but its recipients is then as it stands there; ``permit`` is to be taken
-    before the request is written, where somebody must know that moment; ``attempt`` names this attempt at it, and
+    intake has let through what may be set; ``from_`` is whom the mail is from, where not the mailbox itself; ``copied``
+    is whether the provider is to keep a copy in Sent Items; ``internet_message_id`` is the Message-ID it goes out with
+    and ``date`` the date it was written on, ``None`` where the provider writes them; ``marked`` is whether the mailbox
+    takes a property of ours to find it by: in others it is found by its Message-ID; ``raw`` is the mail itself in MIME
+    form where nothing else says it: all but its recipients is then as it stands there; ``permit`` is to be taken before
+    the request is written, where somebody must know that moment; ``attempt`` names this attempt at it, and
     ``tried_before`` says that it is not the first.
     """
 
@@ -110,6 +112,8 @@ class Mail:
     from_: Address | None = None
     copied: bool = True
     internet_message_id: str | None = None
+    date: datetime | None = None
+    marked: bool = True
     raw: MailFile | None = None
     permit: Permit | None = field(default=None, compare=False, repr=False)
     attempt: str | None = field(default=None, compare=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from email.headerregistry import Address as HeaderAddress
 from email.message import EmailMessage
 from email.policy import SMTP
+from email.utils import format_datetime
 
 from rqmail.mailers.base import Address, Mail, MailFile, plain_text, wire_address
 
@@ -23,14 +24,16 @@ def as_mime(mail: Mail, sender: Address) -> bytes:
             message[name] = [_person(one) for one in people]
     message["Subject"] = mail.subject
     message["x-rqmail-id"] = mail.id
-    if mail.importance != "normal":
-        message["Importance"] = mail.importance
-    for wanted, name in (
-        (mail.read_receipt, "Disposition-Notification-To"),
-        (mail.delivery_receipt, "Return-Receipt-To"),
+    reader = wire_address((mail.from_ or sender).address)
+    for name, value in (
+        ("Date", mail.date and format_datetime(mail.date)),
+        ("Message-ID", mail.internet_message_id),
+        ("Importance", mail.importance != "normal" and mail.importance),
+        ("Disposition-Notification-To", mail.read_receipt and reader),
+        ("Return-Receipt-To", mail.delivery_receipt and reader),
     ):
-        if wanted:
-            message[name] = wire_address((mail.from_ or sender).address)
+        if value:
+            message[name] = value
     for name, value in mail.headers.items():
         message[name] = value
     if mail.html is None:

@@ -240,10 +240,6 @@ def _encode(mail: Mail, sender: Address) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
 
 
-def _headers(mail: Mail, sender: Address) -> dict[str, str]:
-    return {name: _encoded(value) for name, value in mail.headers.items()} | _marks(mail, sender)
-
-
 def _marks(mail: Mail, sender: Address) -> dict[str, str]:
     """Say as headers what SendGrid has no field for."""
     reader = wire_address((mail.from_ or sender).address)
@@ -251,6 +247,7 @@ def _marks(mail: Mail, sender: Address) -> dict[str, str]:
         "Importance": "" if mail.importance == "normal" else mail.importance,
         "Disposition-Notification-To": reader if mail.read_receipt else "",
         "Return-Receipt-To": reader if mail.delivery_receipt else "",
+        "Message-ID": mail.internet_message_id or "",
     }
     return {name: value for name, value in told.items() if value}
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, BinaryIO
 
@@ -51,7 +52,7 @@ class Extras:
     ``from_`` is whom the mail is from where that is not the mailbox itself. With ``ignore_unsubscribed`` it also goes
     to whoever unsubscribed: a mail that is no news, such as an invoice. With ``unsubscribe`` it gets a link of its only
     recipient's own to unsubscribe by, when it is sent. With ``raw`` its only file is the mail itself in MIME form,
-    to be sent as it is.
+    to be sent as it is. ``message_id`` and ``date`` are those of the mail in MIME form it was handed in as.
     """
 
     reply_to: tuple[Person, ...] = ()
@@ -63,6 +64,8 @@ class Extras:
     ignore_unsubscribed: bool = False
     unsubscribe: bool = False
     raw: bool = False
+    message_id: str | None = None
+    date: datetime | None = None
 
     @property
     def unsubscribe_url(self) -> str | None:
@@ -83,6 +86,8 @@ class Extras:
             "ignoreUnsubscribed": self.ignore_unsubscribed,
             "unsubscribe": self.unsubscribe,
             "raw": self.raw,
+            "messageId": self.message_id,
+            "date": None if self.date is None else self.date.isoformat(),
         }
         given = {name: value for name, value in told.items() if value}
         return json.dumps(given, ensure_ascii=False, separators=(",", ":")) if given else None
@@ -107,6 +112,8 @@ def extras_of(column: str | None) -> Extras | None:
             ignore_unsubscribed=bool(told.get("ignoreUnsubscribed")),
             unsubscribe=bool(told.get("unsubscribe")),
             raw=bool(told.get("raw")),
+            message_id=str(told["messageId"]) if told.get("messageId") else None,
+            date=datetime.fromisoformat(told["date"]) if told.get("date") else None,
         )
     except (ValueError, TypeError, AttributeError):
         return None

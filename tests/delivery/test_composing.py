@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from io import BytesIO
 
 import pytest
@@ -138,3 +139,42 @@ def test_a_message_whose_mail_was_taken_away_by_hand_is_not_sent_empty(store, cl
     MessageAttachment.delete().execute()
     with pytest.raises(UnreadableError, match="MIME form"):
         mail_of(message_id, store)
+
+
+PASSED_ON = b"From: a@x.nl\r\nTo: b@x.nl\r\nSubject: s\r\nDate: %s\r\nMessage-ID: %s\r\n\r\nx\r\n"
+
+
+@pytest.mark.parametrize(
+    ("message_id", "date", "kept"),
+    [
+        (b"<7.x=1@erp.example>", b"Wed, 2 Dec 2026 20:00:00 +0100", ("<7.x=1@erp.example>", "2026-12-02T20:00+01:00")),
+        (b"<7@[127.0.0.1]>", b"Wed, 2 Dec 2026 20:00:00 -0000", ("<7@[127.0.0.1]>", "2026-12-02T20:00+00:00")),
+        (b"7@erp.example", b"yesterday", (None, None)),
+        (b"<7 8@erp.example>", b"", (None, None)),
+        (b"<%s@erp.example>" % (b"x" * 255), b"Wed, 2 Dec 2026 20:00:00 +9999", (None, None)),
+    ],
+)  # fmt: skip
+def test_a_mail_that_is_passed_on_keeps_its_date_and_message_id(store, clock, message_id, date, kept):
+    with relayed(BytesIO(PASSED_ON % (date, message_id)), "mailbox:news") as found:
+        assert found.message_id == message_id.decode()
+        stored = Intake(clock, lambda: None, contents=store).submit(found.draft)
+    mail = mail_of(stored, store)
+    assert (mail.internet_message_id, mail.date and mail.date.isoformat(timespec="minutes"), mail.marked) == (
+        *kept,
+        True,
+    )
+
+
+def test_in_a_mailbox_that_takes_no_property_a_mail_has_the_message_id_it_is_found_by(store, clock):
+    stored = Intake(clock, lambda: None, contents=store).submit(
+        Draft("mailbox:news", "s", to="b@x.nl", text="x", message_id="<7@erp.example>")
+    )
+    Message.update(marked=False, mailbox_key="news@x.nl").where(Message.id == stored).execute()
+    mail = mail_of(stored, store)
+    assert (mail.internet_message_id, mail.marked) == (f"<{stored}@x.nl>", False)
+
+
+@pytest.mark.parametrize("wrong", [{"message_id": "7"}, {"message_id": "<a@b>\n"}, {"date": datetime(2026, 1, 1)}])  # noqa: DTZ001
+def test_a_message_id_or_a_date_that_no_mail_can_have_is_refused(store, clock, wrong):
+    with pytest.raises(InvalidInputError, match=r"messageId|date"):
+        Intake(clock, lambda: None, contents=store).submit(Draft("mailbox:news", "s", to="b@x.nl", text="x", **wrong))

@@ -313,3 +313,9 @@ def test_a_mail_that_is_to_be_sent_as_it_came_is_refused_rather_than_sent_as_som
     raw = MailFile("mail.eml", "message/rfc822", 3, "hash", lambda: BytesIO(b"x: "))
     with pytest.raises(MailRejectedError, match="MIME form"):
         SendGridMailer(None, "https://api.sendgrid.example", "key", Address("a@x.nl")).send(replace(mail, raw=raw))
+
+
+def test_a_mail_with_a_message_id_of_its_own_keeps_it(send, mail):
+    script = Script([ACCEPTED])
+    send(replace(mail, internet_message_id="<7@erp.example>"), script)
+    assert script.asked[0].json()["headers"]["Message-ID"] == "<7@erp.example>"

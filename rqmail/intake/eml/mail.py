@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import IO, BinaryIO
 
@@ -147,7 +147,7 @@ def _moment(value: str) -> datetime | None:
         moment = parsedate_to_datetime(value)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    return moment if moment.tzinfo else moment.astimezone()
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _reason(headers: Headers) -> str:

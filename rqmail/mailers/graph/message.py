@@ -98,7 +98,7 @@ def envelope_of(mail: Mail) -> dict[str, Any]:
 def _headers_and_properties(mail: Mail) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """Answer the headers as JSON can carry them: some as headers, the others as properties; ours among them."""
     headers, properties = [{"name": ID_HEADER, "value": mail.id}], []
-    if mail.internet_message_id is None:
+    if mail.marked:
         properties.append({"id": ID_PROPERTY, "value": mail.id})
     for name, value in mail.headers.items():
         lower = name.lower()

@@ -122,7 +122,7 @@ class UploadingMailer:
 
     def _message(self, mail: Mail) -> bytes:
         message = message_of(mail)
-        if mail.internet_message_id is None:
+        if mail.marked:
             message["singleValueExtendedProperties"].append({"id": UPLOAD_PROPERTY, "value": mail.attempt or mail.id})
         else:
             message["internetMessageId"] = internet_message_id(mail.id, self._mailbox_address, upload=True)
@@ -131,7 +131,7 @@ class UploadingMailer:
     def _envelope(self, mail: Mail, draft_url: str) -> None:
         """Give a draft made from MIME the recipients it is for, whoever its headers name, and our properties."""
         document: dict[str, Any] = envelope_of(mail)
-        if mail.internet_message_id is None:
+        if mail.marked:
             document["singleValueExtendedProperties"] = [
                 {"id": ID_PROPERTY, "value": mail.id},
                 {"id": UPLOAD_PROPERTY, "value": mail.attempt or mail.id},
@@ -159,7 +159,7 @@ class UploadingMailer:
 
     def _mailbox(self, mail: Mail) -> GraphMailbox:
         """Answer the mailbox as the drafts of this mail are found in it."""
-        marked = mail.internet_message_id is None and mail.raw is None
+        marked = mail.marked and mail.raw is None
         return GraphMailbox(self._http, self._base_url, self._mailbox_address, clock=self._clock, marked=marked)
 
     def _send(self, mail: Mail, draft_url: str) -> Receipt:

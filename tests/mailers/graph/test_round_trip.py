@@ -125,7 +125,7 @@ def test_microsofts_models_read_every_mail_as_it_was_meant_and_nothing_is_left_o
 @given(st.uuids().map(str))
 def test_a_mail_without_our_property_has_the_message_id_by_which_it_is_found(message_id):
     wanted = internet_message_id(message_id, "News@Contoso.Example ")
-    mail = Mail(message_id, "x", (Address("a@x.nl"),), text="x", internet_message_id=wanted)
+    mail = Mail(message_id, "x", (Address("a@x.nl"),), text="x", internet_message_id=wanted, marked=False)
     read = json.loads(encode_message(mail))["message"]
     assert read["internetMessageId"] == wanted == f"<{message_id}@contoso.example>"
     assert read["singleValueExtendedProperties"] == []

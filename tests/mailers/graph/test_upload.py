@@ -480,7 +480,7 @@ def test_without_names_the_property_is_refused_as_such_and_without_it_the_mail_g
         mailer.send(mail)
     assert control.accepted() == []
 
-    mailer.send(replace(mail, internet_message_id=internet_message_id(mail.id, SENDER)))
+    mailer.send(replace(mail, internet_message_id=internet_message_id(mail.id, SENDER), marked=False))
     control.configure(sent_items_delay_seconds=0)
     [taken] = control.accepted()
     assert (taken["rqmailId"], taken["attachments"] != []) == (mail.id, large)
@@ -498,7 +498,8 @@ def test_a_draft_left_in_a_mailbox_without_names_is_told_from_a_sent_mail_and_re
     def killed():
         raise KilledError
 
-    dying = replace(large, internet_message_id=internet_message_id(large.id, SENDER), permit=Permit(killed))
+    ours = internet_message_id(large.id, SENDER)
+    dying = replace(large, internet_message_id=ours, marked=False, permit=Permit(killed))
     dying.permit.taken = True  # so that nothing cleans up after it
     with pytest.raises(KilledError):
         mailer.send(dying)
@@ -506,3 +507,18 @@ def test_a_draft_left_in_a_mailbox_without_names_is_told_from_a_sent_mail_and_re
     assert (sighting.folder, sighting.is_upload) == ("drafts", True)
     assert mailbox.remove_uploads(large.id)
     assert found(sandbox, transport, token, clock, large.id)[1] is None
+
+
+@pytest.mark.parametrize("in_parts", [True, False])
+def test_a_message_id_of_its_own_stays_with_a_mail_that_is_sent_a_second_time(
+    control, mailer, mail, sandbox, transport, token, clock, in_parts
+):
+    control.configure(sent_items_delay_seconds=0)
+    own = replace(mail, files=(file(),) if in_parts else (), internet_message_id="<7@erp.example>", attempt="m:1")
+    control.faults("status", status=503, operation="createDraft" if in_parts else "sendMail")
+    with pytest.raises(MailError):
+        mailer.send(own)
+    mailer.send(replace(own, tried_before=True, attempt="m:2"))
+    _, sighting = found(sandbox, transport, token, clock, mail.id)
+    assert (sighting.folder, sighting.internet_message_id) == ("sentitems", "<7@erp.example>")
+    assert [one["rqmailId"] for one in control.accepted()] == [mail.id]

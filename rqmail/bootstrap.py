@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rqmail.administration.checks import Checks
     from rqmail.administration.checkup import Checkup
     from rqmail.administration.mailboxes import Mailboxes
+    from rqmail.administration.rotation import KeyRotation
     from rqmail.administration.tenants import Tenants
     from rqmail.campaigns.campaign import Campaigns
     from rqmail.campaigns.suppression import Suppressions
@@ -417,6 +418,14 @@ class Application:
         return Tenants(self.clock, self.box, self.limiter)
 
     @_Part
+    def rotation(self) -> KeyRotation:
+        """The change of the key that secrets are stored with."""
+        from rqmail.administration.rotation import KeyRotation
+        from rqmail.token_store import RedisTokenStore
+
+        return KeyRotation(self.box, RedisTokenStore(self.redis, self.box))
+
+    @_Part
     def changes(self) -> Changes:
         """Every change, audited."""
         from rqmail.administration.changes import Changes
@@ -431,6 +440,7 @@ class Application:
             self.imports,
             self.suppressions,
             self.unsubscribing,
+            self.rotation,
             self.clock,
         )
 
@@ -450,7 +460,14 @@ class Application:
         from rqmail.administration.checkup import Checkup
 
         return Checkup(
-            self.settings, self.limiter, self.queue_state, self.mailboxes, self.tenants, self.checks, self.clock
+            self.settings,
+            self.limiter,
+            self.queue_state,
+            self.mailboxes,
+            self.tenants,
+            self.checks,
+            self.rotation,
+            self.clock,
         )
 
     @_Part

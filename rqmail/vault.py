@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
+from typing import Literal
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -54,17 +56,33 @@ class SecretBox:
             keep_secret(text)
         return text
 
+    def key_of(self, token: str) -> Literal["present", "former"] | None:
+        """Answer which key ``token`` was encrypted with; ``None`` where no key opens it."""
+        for number, fernet in enumerate((self._fernet, *self._formers)):
+            with suppress(InvalidToken):
+                fernet.decrypt(token.encode())
+                return "former" if number else "present"
+        return None
+
+    def renewed(self, token: str) -> str:
+        """Encrypt with the present key what any of the keys encrypted; the text is given to nobody."""
+        return MultiFernet([self._fernet, *self._formers]).rotate(token.encode()).decode("ascii")
+
     def _decrypt_former(self, token: str) -> str:
-        """Decrypt what a former key encrypted, or this one while its line end, mark or quotes counted as part of it."""
-        key = self._secret_key or ""
-        former = [*self._former]
-        former += [key + end for end in ("\n", "\r\n", " ")] + [f"\ufeff{key}", f'"{key}"', f"'{key}'"]
         try:
-            return MultiFernet([_fernet_of(one) for one in former]).decrypt(token.encode()).decode()
+            return MultiFernet(self._formers).decrypt(token.encode()).decode()
         except InvalidToken:
             raise SettingsError(
                 _VARIABLE, "***", "the key the stored secrets were encrypted with; it was changed since"
             ) from None
+
+    @cached_property
+    def _formers(self) -> tuple[Fernet, ...]:
+        """The former keys, and the present one as it was while its line end, mark or quotes counted as part of it."""
+        key = self._secret_key or ""
+        former = [*self._former]
+        former += [key + end for end in ("\n", "\r\n", " ")] + [f"\ufeff{key}", f'"{key}"', f"'{key}'"]
+        return tuple(_fernet_of(one) for one in former)
 
     @cached_property
     def _fernet(self) -> Fernet:

@@ -14,6 +14,7 @@ from rqmail.administration.access import Access, TokenView
 from rqmail.administration.audit import BY_ITSELF, Audit
 from rqmail.administration.mailboxes import Mailboxes, MailboxView
 from rqmail.administration.messages import BulkActionName, Decision, Filter, MessageView
+from rqmail.administration.rotation import KeyRotation, Progress, VaultReport
 from rqmail.administration.tenants import Tenants, TenantView
 from rqmail.campaigns.suppression import SuppressionImport, SuppressionRow, Suppressions
 from rqmail.campaigns.unsubscribing import Unsubscribing, Unsubscription
@@ -52,6 +53,7 @@ class Changes:
     imports: Imports
     suppressions: Suppressions
     unsubscribing: Unsubscribing
+    rotation: KeyRotation
     clock: Clock
     who: str = "nobody"
 
@@ -206,6 +208,15 @@ class Changes:
         with self.audit.change(self.who, f"messages.{action}.done", "messages") as change:
             change.after = {"affected": affected}
         return affected
+
+    def rotate_vault(self, progress: Progress | None = None) -> VaultReport:
+        """Encrypt with the present key what a former one encrypted; written down before and after."""
+        with self.audit.change(self.who, "vault.rotate", "vault") as change:
+            change.before = self.rotation.status()
+        report = self.rotation.rotate(progress)
+        with self.audit.change(self.who, "vault.rotate.done", "vault") as change:
+            change.after = report
+        return report
 
     def undo_import(self, import_id: str) -> int:
         """Cancel every message of an import, and answer how many they were.

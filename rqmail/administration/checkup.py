@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from rqmail.administration.checks import Checks
 from rqmail.administration.mailboxes import Mailboxes
+from rqmail.administration.rotation import KeyRotation
 from rqmail.administration.tenants import Tenants
 from rqmail.clock import Clock
 from rqmail.errors import told
@@ -27,6 +28,9 @@ from rqmail.ratelimit.limits import mailbox_key
 from rqmail.settings import Settings
 
 Level = Literal["ok", "warning", "error"]
+
+#: Secrets that a finding names.
+_NAMED = 5
 
 _NOTHING = Sentence("nothing-to-do", "")
 
@@ -86,6 +90,7 @@ class Checkup:
         mailboxes: Mailboxes,
         tenants: Tenants,
         checks: Checks,
+        rotation: KeyRotation,
         clock: Clock,
     ) -> None:
         self._settings = settings
@@ -94,6 +99,7 @@ class Checkup:
         self._mailboxes = mailboxes
         self._tenants = tenants
         self._checks = checks
+        self._rotation = rotation
         self._clock = clock
 
     def everything(self) -> list[Finding]:
@@ -105,6 +111,8 @@ class Checkup:
         database = Sentence("check-database", "check RQMAIL_DATABASE_URL and that the server runs")
         server = Sentence("check-redis", "check RQMAIL_REDIS_URL and that the server runs")
         findings = [*self._variables(), *_made("database", database, self._database)]
+        if self._settings.secret_key is not None and all(one.level != "error" for one in findings):
+            findings += _made("secret key", database, self._secret_key)
         redis = _made("redis", server, self._redis)
         findings += redis
         if all(one.level != "error" for one in redis):
@@ -160,6 +168,30 @@ class Checkup:
         if not self._mailboxes.all() and not self._tenants.all():
             advice = Sentence("add-mailbox", "`rqmail mailbox add KEY --address …`")
             yield Finding("senders", "warning", Sentence("no-senders", "nobody may send yet"), advice)
+
+    def _secret_key(self) -> Iterator[Finding]:
+        """Tell which stored secrets the present key does not open."""
+        report = self._rotation.status()
+        if report.unreadable:
+            names = ", ".join(report.unreadable[:_NAMED])
+            number = len(report.unreadable)
+            text = Sentence(
+                "no-key-opens", f"no key opens {number:,} stored secrets ({names})", number=number, names=names
+            )
+            advice = "put the key they were stored with into RQMAIL_FORMER_SECRET_KEYS, or store them anew"
+            yield Finding("secret key", "error", text, Sentence("add-former-key", advice))
+        tokens = 0 if report.tokens is None else report.tokens.former
+        if report.former:
+            text = Sentence(
+                "need-former-key",
+                f"encrypted with a former key: secrets {report.secrets.former:,}, tokens {tokens:,}",
+                secrets=report.secrets.former,
+                tokens=tokens,
+            )
+            yield Finding("secret key", "warning", text, Sentence("rotate-vault", "run `rqmail vault rotate`"))
+        elif self._settings.former_secret_keys and not report.unreadable and report.tokens is not None:
+            text = Sentence("no-former-key-needed", "nothing stored needs a former key any more")
+            yield Finding("secret key", "ok", text)
 
     def _redis(self) -> Iterator[Finding]:
         health = self._limiter.health()

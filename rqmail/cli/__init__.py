@@ -45,6 +45,7 @@ COMMANDS = {
     "smtp": Place("smtp", "smtp", "Take in mail of programs that speak SMTP.", "smtp"),
     "sandbox": Place("sandbox", "sandbox", "Serve a stand-in for Microsoft Graph and Entra.", "local"),
     "doctor": Place("operation", "doctor", "Check everything mail needs, and say what to do."),
+    "vault": Place("vault", "vault", "Stored secrets, and the change of their key."),
     "purge": Place("operation", "purge", "Delete messages that came to their end long ago."),
     "completion": Place("completion", "completion", "Print what completes commands in your shell."),
 }

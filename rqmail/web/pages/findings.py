@@ -14,6 +14,9 @@ FOUND: Final[dict[str, str]] = {
     "no-secret-key": gettext_noop(
         "RQMAIL_SECRET_KEY is not set: secrets of tenants cannot be stored, tokens are not shared between processes"
     ),
+    "no-key-opens": gettext_noop("no key opens %(number)s stored secrets (%(names)s)"),
+    "need-former-key": gettext_noop("encrypted with a former key: secrets %(secrets)s, tokens %(tokens)s"),
+    "no-former-key-needed": gettext_noop("nothing stored needs a former key any more"),
     "database-behind": gettext_noop("%(kind)s: not up to date (%(steps)s)"),
     "database-current": gettext_noop("%(kind)s, up to date"),
     "no-senders": gettext_noop("nobody may send yet"),
@@ -38,6 +41,10 @@ ADVICE: Final[dict[str, str]] = {
     "unset-transport": gettext_noop("unset RQMAIL_TRANSPORT to send"),
     "unset-redirect": gettext_noop("unset it to send"),
     "set-secret-key": gettext_noop("set it to 32 random characters, the same for every process"),
+    "add-former-key": gettext_noop(
+        "put the key they were stored with into RQMAIL_FORMER_SECRET_KEYS, or store them anew"
+    ),
+    "rotate-vault": gettext_noop("run `rqmail vault rotate`"),
     "check-database": gettext_noop("check RQMAIL_DATABASE_URL and that the server runs"),
     "run-init": gettext_noop("run `rqmail init`"),
     "add-mailbox": gettext_noop("add one on the page Mailboxes, or with `rqmail mailbox add KEY --address …`"),

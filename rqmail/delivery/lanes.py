@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
@@ -15,11 +16,12 @@ from uuid import uuid4
 
 from rqmail.campaigns.rendering import contents_of
 from rqmail.clock import Clock, cpu_seconds, monotonic
+from rqmail.delivery.leaving_out import Look, look
 from rqmail.delivery.outcomes import Ending, MailProviderService
 from rqmail.delivery.senders import Senders
 from rqmail.logs import event_log
 from rqmail.models.backlog import queued
-from rqmail.models.base import retry_while_away
+from rqmail.models.base import AWAY_ERRORS, retry_while_away
 from rqmail.models.contents import Contents
 from rqmail.models.message import Message, Route
 
@@ -115,6 +117,7 @@ class _Run:
         self._tokens_left = 0
         self._left = 0
         self._contents: dict[str, Contents] = {}
+        self._looked: dict[str, Look] = {}
         self.sent_off = 0
         self.put_back = 0
         self.lost = 0
@@ -190,7 +193,7 @@ class _Run:
         message = self._next(key)
         if message is None:
             return False
-        ending = self._lanes.service.send(message, self._contents.get(message.id))
+        ending = self._lanes.service.send(message, self._contents.get(message.id), self._looked.get(message.id))
         if ending is Ending.PUT_BACK:
             with self._lock:
                 self.sent_off -= 1
@@ -279,6 +282,7 @@ class _Run:
         if missing := [message_id for message_id in ids if message_id not in started]:
             # Another has them, unless the database took our word and its answer was lost: then no worker has them.
             retry_while_away(lambda: Message.put_back_unsent(missing, self._claim))
+        self._look(started)
         with self._lock:
             self.lost += len(missing)
             self._left -= len(missing)
@@ -287,6 +291,13 @@ class _Run:
                 message.tried_before = message.attempted_on is not None
                 message.attempted_on, message.lease_until = began, lease_until
                 mailbox.begun.append(message)
+
+    def _look(self, ids: set[str]) -> None:
+        """Look up who is suppressed, for messages that go in a moment; where that fails each is looked up by itself."""
+        contents = [self._contents[message_id] for message_id in ids if message_id in self._contents]
+        with suppress(*AWAY_ERRORS):
+            looked = look(contents, self._lanes.clock())
+            self._looked.update((message_id, looked) for message_id in ids)
 
     def _start(self, ids: list[str], route: Route | None) -> tuple[set[str], datetime, datetime]:
         """Count the lease from when it is written: the database may have been away since this was first tried."""

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from rqmail.models import recipients
 from rqmail.models.contents import Contents
 from rqmail.models.message import Message
-from rqmail.models.suppression import standing, told
+from rqmail.models.suppression import Standing, standing, told
+
+#: So long a look for several messages holds: who unsubscribed is left out within the second.
+_HOLDS = timedelta(seconds=1)
 
 
 class NobodyLeftError(Exception):
     """Everybody the message was for is suppressed."""
 
 
-def without_suppressed(message: Message, contents: Contents | None, now: datetime) -> Contents | None:
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What stood against the recipients of some messages at a moment."""
+
+    at: datetime
+    found: Standing
+
+    def holds(self, now: datetime) -> bool:
+        """Say whether the look is young enough to go by."""
+        return timedelta() <= now - self.at < _HOLDS
+
+
+def look(contents: Iterable[Contents], now: datetime) -> Look:
+    """Look up what stands against all recipients of these contents, with one statement."""
+    return Look(now, standing(to.address for one in contents for to in one.recipients))
+
+
+def without_suppressed(
+    message: Message, contents: Contents | None, now: datetime, looked: Look | None = None
+) -> Contents | None:
     """Answer what is to be sent without whom it may not go to, and write down who that is.
 
-    One look into an index. Raises ``NobodyLeftError``, in words, when nobody is left.
+    ``looked`` is a look that took in this message's recipients; where there is none, or it is too old, one look into an
+    index. Raises ``NobodyLeftError``, in words, when nobody is left.
     """
     if contents is None or not contents.recipients:
         return contents
     if message.attempts:  # somebody may have let an address get mail again since
         recipients.take_back_in(message.id)
-    found = standing(to.address for to in contents.recipients)
+    found = (looked if looked and looked.holds(now) else look([contents], now)).found
     if not found:
         return contents
     kept, left_out = found.split(

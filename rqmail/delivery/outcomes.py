@@ -12,7 +12,7 @@ from rqmail.campaigns.rendering import contents_of
 from rqmail.clock import Clock, monotonic
 from rqmail.content_store import ContentStore
 from rqmail.delivery.composing import UnreadableError, composed, with_links
-from rqmail.delivery.leaving_out import NobodyLeftError, without_suppressed
+from rqmail.delivery.leaving_out import Look, NobodyLeftError, without_suppressed
 from rqmail.delivery.senders import Sender, Senders
 from rqmail.errors import (
     InvalidInputError,
@@ -148,10 +148,11 @@ class MailProviderService:
         self._counter = counter
         self._max_attempts = max_attempts
 
-    def send(self, message: Message, contents: Contents | None = None) -> Ending:
+    def send(self, message: Message, contents: Contents | None = None, looked: Look | None = None) -> Ending:
         """Send a message that is SENDING under the caller's claim, and write its outcome.
 
-        ``contents`` are its bodies and recipients where the caller has them already.
+        ``contents`` are its bodies and recipients where the caller has them already, ``looked`` what the caller saw to
+        stand against them.
         """
         at = self._clock()
         began = monotonic()
@@ -159,7 +160,7 @@ class MailProviderService:
         try:
             sender = self._senders.find(message.sender)
             known = contents or contents_of([message.id]).get(message.id)
-            known = without_suppressed(message, known, at)
+            known = without_suppressed(message, known, at, looked)
             mail = composed(message, known, permit, self._contents)
             if known is not None and known.extras.unsubscribe:
                 links = self._unsubscribe_headers(message, known.recipients[0].address)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 
 import pytest
 
 from rqmail.campaigns.suppression import Suppressions, place
-from rqmail.delivery.leaving_out import NobodyLeftError, without_suppressed
+from rqmail.delivery.leaving_out import NobodyLeftError, look, without_suppressed
 from rqmail.errors import InvalidInputError, NotFoundError
 from rqmail.intake.draft import Draft, Intake
 from rqmail.intake.importing import Imports
@@ -231,6 +232,33 @@ def test_who_is_suppressed_while_a_message_waits_is_left_out_of_it(
     suppressions.add("a@x.nl", source="test")
     with pytest.raises(NobodyLeftError, match=r"every recipient is suppressed: a@x.nl \(manual since"):
         without_suppressed(reloaded(message_id), load_contents([message_id])[message_id], clock())
+
+
+@pytest.mark.parametrize(("later", "left_out"), [(0, False), (0.999, False), (1, True), (-1, True)])
+def test_what_was_seen_for_several_messages_at_once_holds_for_less_than_a_second(
+    suppressions: Suppressions, intake: Intake, clock: MovableClock, later: float, left_out: bool
+) -> None:
+    ids = intake.submit_all([draft("a@x.nl"), draft("b@x.nl")])
+    contents = load_contents(ids)
+    looked = look(contents.values(), clock())
+    suppressions.add("b@x.nl", source="test")
+    now = clock() + timedelta(seconds=later)
+    with pytest.raises(NobodyLeftError) if left_out else nullcontext():
+        without_suppressed(reloaded(ids[1]), contents[ids[1]], now, looked)
+
+
+def test_who_is_suppressed_is_seen_for_all_messages_of_a_look(
+    suppressions: Suppressions, intake: Intake, clock: MovableClock
+) -> None:
+    ids = intake.submit_all([draft("a@x.nl"), draft("b@x.nl")])
+    suppressions.add("b@x.nl", source="test")
+    contents = load_contents(ids)
+    looked = look(contents.values(), clock())
+    with recorded() as statements:
+        assert without_suppressed(reloaded(ids[0]), contents[ids[0]], clock(), looked) is not None
+        with pytest.raises(NobodyLeftError):
+            without_suppressed(reloaded(ids[1]), contents[ids[1]], clock(), looked)
+    assert not [sql for sql, _ in statements if "FROM suppression" in sql]
 
 
 def test_a_message_sent_again_after_the_list_changed_goes_to_whom_it_may_go_by_then(

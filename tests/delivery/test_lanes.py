@@ -46,7 +46,7 @@ class Service:
     most: dict[str, int] = field(default_factory=dict)
     during: object = None
 
-    def send(self, message: Message, contents=None) -> Ending:
+    def send(self, message: Message, contents=None, looked=None) -> Ending:
         key = KnownSenders().all()[message.sender].budget_key
         with self.lock:
             self.order.append(message.id)
@@ -107,7 +107,9 @@ def test_what_a_mailbox_may_have_in_flight_is_begun_with_one_statement(database,
         lanes.send(ids)
     begun = [one for one in statements if "status = 'SENDING'" in one[0]]
     assert len(begun) == 3 + 1, "two at once of the one, and the other's"
-    assert len(statements) == len(begun) + 4, "and before them the messages, their bodies, recipients and files"
+    looks = [one for one in statements if "FROM suppression" in one[0]]
+    assert len(looks) == len(begun), "who is suppressed is looked up for as many"
+    assert len(statements) == len(begun) + len(looks) + 4, "and before them the messages, bodies, recipients and files"
 
 
 def test_a_message_is_sending_under_a_lease_before_it_is_sent(database, lanes, service):
@@ -321,7 +323,9 @@ def test_a_message_past_its_time_expires_instead_of_being_sent(database, lanes, 
 
 def test_mail_of_a_sender_nobody_knows_reaches_the_service_which_says_so(database, lanes, service, monkeypatch):
     ids = queued(*["mailbox:unknown"] * 3)
-    monkeypatch.setattr(Service, "send", lambda self, message, contents=None: self.order.append(message.id))
+    monkeypatch.setattr(
+        Service, "send", lambda self, message, contents=None, looked=None: self.order.append(message.id)
+    )
     lanes.send(ids)
     assert sorted(service.order) == sorted(ids)
 

@@ -41,12 +41,12 @@ def run(quick: bool) -> list[Row]:
     with system("sqlite") as parts:
         tell(f"{NAME}: a command against the imports it stands on")
         compared = in_turns(
-            3 if quick else 15, lambda: _seconds((*_RQMAIL, "status", "--json")), lambda: _seconds(_REFERENCE)
+            1 if quick else 15, lambda: _seconds((*_RQMAIL, "status", "--json")), lambda: _seconds(_REFERENCE)
         )
         beside = in_turns(
-            3 if quick else 15, lambda: _seconds((*_RQMAIL, "status", "--json")), lambda: _seconds(_LIBRARIES)
+            1 if quick else 15, lambda: _seconds((*_RQMAIL, "status", "--json")), lambda: _seconds(_LIBRARIES)
         )
-        helped = in_turns(3 if quick else 15, lambda: _seconds((*_RQMAIL, "--help")), lambda: _seconds(_REFERENCE))
+        helped = in_turns(1 if quick else 15, lambda: _seconds((*_RQMAIL, "--help")), lambda: _seconds(_REFERENCE))
         return [
             Row.judged(
                 NAME, "`rqmail status`, from start to end", compared.ours, "s", reference=compared.reference,
@@ -67,7 +67,7 @@ def run(quick: bool) -> list[Row]:
 
 def _one(parts: System, command: tuple[str, ...], quick: bool) -> Row:
     add_mailboxes(1)
-    compared = in_turns(3 if quick else 15, lambda: _seconds((*_RQMAIL, *command)), lambda: _seconds(_REFERENCE))
+    compared = in_turns(1 if quick else 15, lambda: _seconds((*_RQMAIL, *command)), lambda: _seconds(_REFERENCE))
     parts.clean()
     return Row.judged(
         NAME, f"`rqmail {' '.join(word for word in command[:2] if word[0] != '-')}`", compared.ours, "s",
@@ -87,7 +87,7 @@ def _idle(parts: System, quick: bool) -> list[Row]:
 
     Both at the same time: how much a fork costs depends on what else the machine does.
     """
-    seconds = 5.0 if quick else 60.0
+    seconds = 1.0 if quick else 60.0
     parts.application().timetable.register()
     url = parts.environment["RQMAIL_REDIS_URL"]
     bare_url = url.rpartition("/")[0] + "/1"

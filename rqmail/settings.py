@@ -11,9 +11,17 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from rqmail.errors import SettingsError
+from rqmail.setting_files import SUFFIX, FileSettingsSource
 from rqmail.text.decoding import encoding_of
 from rqmail.text.values import (
     ENTRA_TENANT_ALLOWED,
@@ -305,7 +313,7 @@ class Settings(BaseSettings):
     #: Bytes of one message as it is sent, files as base64, where its mailbox has no limit of its own.
     max_message_bytes: Annotated[int, Field(ge=10_000, le=1_000_000_000)] = 35 * 1024 * 1024
     #: Where the bytes of attached files are kept, if not in the database.
-    attachments_url: OptionalPlace = None
+    attachments_url: Annotated[OptionalPlace, Field(repr=False)] = None
     retention_days: Annotated[int, Field(ge=0, le=36_500)] = 0
     audit_retention_days: Annotated[int, Field(ge=0, le=36_500)] = 400
     #: The address under which people reach the web process, behind whatever proxy stands before it.
@@ -325,10 +333,26 @@ class Settings(BaseSettings):
     timezone: OptionalZone = None
     log_format: Literal["json", "console"] = "console"
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read secrets from the files that ``…_FILE`` variables name, too."""
+        usual = (init_settings, env_settings, dotenv_settings, file_secret_settings)
+        if not (isinstance(env_settings, EnvSettingsSource) and isinstance(dotenv_settings, DotEnvSettingsSource)):
+            return usual
+        files = FileSettingsSource(settings_cls, init_settings(), env_settings, dotenv_settings)
+        return (init_settings, files, env_settings, dotenv_settings, file_secret_settings)
+
     @model_validator(mode="before")
     @classmethod
     def _without_what_clings(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Read every setting without the line end of a mounted secret, a shell's quotes, an editor's marks."""
+        """Read every setting without a line end, a shell's quotes, an editor's marks."""
         return {name: trimmed(value) if isinstance(value, str) else value for name, value in given.items()}
 
     @property
@@ -352,17 +376,28 @@ def load_settings(**overrides: Any) -> Settings:
     Raises :class:`~rqmail.errors.SettingsError` for the first bad value, secrets shown as ``***``.
     """
     try:
-        encoding = encoding_of(ENV_FILE.read_bytes()) if ENV_FILE.is_file() else None
-        return Settings(_env_file_encoding=encoding, **overrides)  # type: ignore[call-arg]  # taken by BaseSettings
+        return Settings(_env_file_encoding=_encoding(), **overrides)  # type: ignore[call-arg]  # taken by BaseSettings
     except (OSError, UnicodeError):
         raise SettingsError(str(ENV_FILE), None, "a readable text file, in UTF-8 or UTF-16") from None
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
         variable = name if name.startswith(PREFIX) else PREFIX + name.upper()
+        if name not in overrides and name in secret_files():
+            variable += SUFFIX
         annotation = Settings.model_fields[name].annotation if name in Settings.model_fields else None
         value = "***" if "Secret" in str(annotation) or name.endswith("_url") else first.get("input")
         raise SettingsError(variable, value, _allowed(name, first["msg"])) from None
+
+
+def secret_files() -> dict[str, Path]:
+    """Answer the files that ``RQMAIL_…_FILE`` variables name, by the name of their setting."""
+    dotenv = DotEnvSettingsSource(Settings, env_file=ENV_FILE, env_file_encoding=_encoding())
+    return FileSettingsSource(Settings, {}, EnvSettingsSource(Settings), dotenv).paths()
+
+
+def _encoding() -> str | None:
+    return encoding_of(ENV_FILE.read_bytes()) if ENV_FILE.is_file() else None
 
 
 def _passwords(url: str) -> list[str]:

@@ -266,3 +266,72 @@ def test_a_dot_env_file_that_is_no_text_is_named(tmp_path):
 def test_the_password_in_the_address_of_attachments_is_a_secret(monkeypatch):
     monkeypatch.setenv("RQMAIL_ATTACHMENTS_URL", "memory://key:planted-in-attachments@bucket/folder")
     assert "planted-in-attachments" in load_settings().secrets
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SECRET_KEY", "a key of many characters"),
+        ("FORMER_SECRET_KEYS", "a former key of the past"),
+        ("ADMIN_TOKEN", "0123456789abcdef"),
+        ("GRAPH_CLIENT_SECRET", "abc~8Q.def"),
+        ("SENDGRID_API_KEY", "SG.abcdef"),
+        ("DATABASE_URL", "postgresql://mail:hunter2@db/mail"),
+        ("REDIS_URL", "redis://:hunter2@cache/0"),
+        ("ATTACHMENTS_URL", "s3://bucket/folder"),
+    ],
+)
+@pytest.mark.parametrize("written", ["{}", "{}\n", "\ufeff{}\r\n"])
+def test_every_secret_is_read_from_the_file_its_variable_names(monkeypatch, tmp_path, variable, value, written):
+    (tmp_path / "secret").write_text(written.format(value), encoding="utf-8")
+    monkeypatch.setenv(f"RQMAIL_{variable}_FILE", str(tmp_path / "secret"))
+    from_file = getattr(load_settings(), variable.lower())
+    monkeypatch.delenv(f"RQMAIL_{variable}_FILE")
+    (tmp_path / ".env").write_text(f"RQMAIL_{variable}_FILE=secret\n")
+    assert getattr(load_settings(), variable.lower()) == from_file
+    (tmp_path / ".env").unlink()
+    monkeypatch.setenv(f"RQMAIL_{variable}", value)
+    assert getattr(load_settings(), variable.lower()) == from_file
+
+
+def test_a_setting_that_is_no_secret_is_read_from_no_file(monkeypatch, tmp_path):
+    (tmp_path / "number").write_text("7")
+    monkeypatch.setenv("RQMAIL_SEND_LANES_FILE", str(tmp_path / "number"))
+    assert load_settings().send_lanes == 32
+
+
+@pytest.mark.parametrize(
+    ("made", "allowed"),
+    [
+        (lambda path: None, "a file that can be read; no such file"),
+        (lambda path: path.mkdir(), "an ordinary file of at most 64 KB"),
+        (lambda path: path.write_bytes(b"k" * 70_000), "an ordinary file of at most 64 KB"),
+        (lambda path: path.write_text(" \n"), "it is empty"),
+        (lambda path: path.write_text("short-secret"), "at least 16 characters"),
+        (lambda path: path.write_text("a key of many characters") and path.chmod(0o622), "not everybody may write"),
+    ],
+    ids=["missing", "a folder", "too large", "empty", "too short", "open to all"],
+)
+def test_a_file_that_holds_no_usable_secret_is_refused_by_its_variable(monkeypatch, tmp_path, made, allowed):
+    made(tmp_path / "key")
+    monkeypatch.setenv("RQMAIL_SECRET_KEY_FILE", str(tmp_path / "key"))
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    assert refused.value.field == "RQMAIL_SECRET_KEY_FILE"
+    assert allowed in refused.value.allowed
+    assert "short-secret" not in str(refused.value)
+
+
+def test_a_secret_given_both_as_it_is_and_in_a_file_is_refused_unless_one_of_them_is_empty(monkeypatch, tmp_path):
+    (tmp_path / "key").write_text("a key in a file, quite long")
+    monkeypatch.setenv("RQMAIL_SECRET_KEY_FILE", str(tmp_path / "key"))
+    (tmp_path / ".env").write_text("RQMAIL_SECRET_KEY='a key of many characters'\n")
+    with pytest.raises(SettingsError, match="RQMAIL_SECRET_KEY_FILE.*only without RQMAIL_SECRET_KEY"):
+        load_settings()
+    assert (
+        load_settings(secret_key="a key handed in by code").secret_key.get_secret_value() == "a key handed in by code"
+    )
+    monkeypatch.setenv("RQMAIL_SECRET_KEY", "")
+    assert load_settings().secret_key.get_secret_value() == "a key in a file, quite long"
+    monkeypatch.setenv("RQMAIL_SECRET_KEY_FILE", "")
+    assert load_settings().secret_key is None

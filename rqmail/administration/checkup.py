@@ -25,7 +25,8 @@ from rqmail.queue_state import MAIL, MAIL_HIGH, QueueState
 from rqmail.queues import JOB_CLASS
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import mailbox_key
-from rqmail.settings import Settings
+from rqmail.setting_files import SUFFIX, readable_by_others
+from rqmail.settings import PREFIX, Settings, secret_files
 
 Level = Literal["ok", "warning", "error"]
 
@@ -138,6 +139,16 @@ class Checkup:
 
     def _variables(self) -> Iterator[Finding]:
         yield Finding("settings", "ok", Sentence("settings-valid", "all RQMAIL_* variables are valid"))
+        for name, path in secret_files().items():
+            if readable_by_others(path):
+                variable = f"{PREFIX}{name.upper()}{SUFFIX}"
+                text = f"everybody on this machine may read the file of {variable}"
+                yield Finding(
+                    "settings",
+                    "warning",
+                    Sentence("secret-file-open", text, variable=variable),
+                    Sentence("close-secret-file", "take that right away: chmod 600, in Kubernetes defaultMode 0400"),
+                )
         if self._settings.transport is not None:
             staged = Sentence(
                 "mail-staged", f"no mail leaves: it goes to {self._settings.transport}", place=self._settings.transport

@@ -22,13 +22,20 @@ from rqmail.queue_state import WORKER_QUEUES
 from rqmail.queues import JOB_CLASS
 from rqmail.sandbox.client import SandboxControl
 from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID
-from rqmail.settings import Settings
+from rqmail.setting_files import is_secret
+from rqmail.settings import PREFIX, Settings
 
 _START_SECONDS = 30.0
 #: What is in flight may take its whole timeout to end.
 _PATIENCE_SECONDS = 60.0
 _RQMAIL = (sys.executable, "-m", "rqmail.cli")
 _WORKERS = ("worker-1", "worker-2")
+
+
+#: What this run sets of the settings that may be read from files.
+_MAY_BE_FILES = frozenset(
+    f"{PREFIX}{name.upper()}" for name, field in Settings.model_fields.items() if is_secret(field)
+)
 
 
 class RunFailedError(RqmailError):
@@ -69,6 +76,8 @@ class LocalSystem:
             self.places["mail goes to"] = f"the real Microsoft Graph ({settings.graph_base_url})"
         else:
             variables |= self._start_sandbox(path / "sandbox")
+        # What is given here counts, also where a file is named for it in the environment or in .env.
+        variables |= {f"{name}_FILE": "" for name in variables if name in _MAY_BE_FILES}
         self.places["database"] = variables["RQMAIL_DATABASE_URL"]
         self.places["logs"] = f"{path / 'log'}/"
         self.places["join in"] = f"set -a; . {self._folder.write_environment(variables)}; set +a; rqmail status"

@@ -81,3 +81,13 @@ def test_asking_ends_with_its_time_and_goes_on_with_those_not_asked_for_longest(
     assert asked[:4] == ["a", "b", "c", "d"]
     assert "e" in asked[4:6]
     assert sorted(asked[6:]) == keys
+
+
+def test_a_file_of_a_secret_that_everybody_may_read_is_warned_of(application, monkeypatch, tmp_path):
+    path = tmp_path / "key"
+    path.write_text("a key of many characters")
+    monkeypatch.setenv("RQMAIL_SECRET_KEY_FILE", str(path))
+    for mode, warned in ((0o600, False), (0o640, False), (0o644, True)):
+        path.chmod(mode)
+        found = [str(one.text) for one in application.checkup.installation() if one.level == "warning"]
+        assert ("everybody on this machine may read the file of RQMAIL_SECRET_KEY_FILE" in found) is warned

@@ -9,6 +9,7 @@ from rqmail.web.pages.language import Counted, counted, gettext_noop
 #: What a check found.
 FOUND: Final[dict[str, str]] = {
     "settings-valid": gettext_noop("all RQMAIL_* variables are valid"),
+    "secret-file-open": gettext_noop("everybody on this machine may read the file of %(variable)s"),
     "mail-staged": gettext_noop("no mail leaves: it goes to %(place)s"),
     "mail-redirected": gettext_noop("all mail goes to %(address)s, whoever it is for"),
     "no-secret-key": gettext_noop(
@@ -38,6 +39,7 @@ FOUND: Final[dict[str, str]] = {
 
 #: What to do about it.
 ADVICE: Final[dict[str, str]] = {
+    "close-secret-file": gettext_noop("take that right away: `chmod 600`, in Kubernetes `defaultMode: 0400`"),
     "unset-transport": gettext_noop("unset RQMAIL_TRANSPORT to send"),
     "unset-redirect": gettext_noop("unset it to send"),
     "set-secret-key": gettext_noop("set it to 32 random characters, the same for every process"),

@@ -326,11 +326,10 @@ def test_a_secret_given_both_as_it_is_and_in_a_file_is_refused_unless_one_of_the
     (tmp_path / "key").write_text("a key in a file, quite long")
     monkeypatch.setenv("RQMAIL_SECRET_KEY_FILE", str(tmp_path / "key"))
     (tmp_path / ".env").write_text("RQMAIL_SECRET_KEY='a key of many characters'\n")
-    with pytest.raises(SettingsError, match="RQMAIL_SECRET_KEY_FILE.*only without RQMAIL_SECRET_KEY"):
+    with pytest.raises(SettingsError, match=r"RQMAIL_SECRET_KEY_FILE.*only without RQMAIL_SECRET_KEY"):
         load_settings()
-    assert (
-        load_settings(secret_key="a key handed in by code").secret_key.get_secret_value() == "a key handed in by code"
-    )
+    handed_in = "a key handed in by code"
+    assert load_settings(secret_key=handed_in).secret_key.get_secret_value() == handed_in
     monkeypatch.setenv("RQMAIL_SECRET_KEY", "")
     assert load_settings().secret_key.get_secret_value() == "a key in a file, quite long"
     monkeypatch.setenv("RQMAIL_SECRET_KEY_FILE", "")

@@ -336,6 +336,9 @@ def _said(text: str) -> Sentence:
 
 
 def _shown_in_a_shell(redis_url: str) -> str:
-    """Answer the address as a shell takes it; one that may hold a password only by its variable's name."""
+    """Answer the address as a shell takes it; one that may hold a password by the name of its variable or file."""
+    file = secret_files().get("redis_url")
+    if file is not None:
+        return f'"$(cat {shlex.quote(str(file))})"'
     parts = urlsplit(redis_url)
     return '"$RQMAIL_REDIS_URL"' if "@" in parts.netloc or parts.query else shlex.quote(redis_url)

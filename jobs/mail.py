@@ -55,6 +55,12 @@ def read_bounces() -> dict[str, int]:
         return app.bounces.run()
 
 
+def tell_webhooks() -> dict[str, int]:
+    """Deliver what webhooks are to be told; answers how many events were delivered, not taken, given up."""
+    with _at_work(tick=True) as app:
+        return asdict(app.webhook_deliverer.run())
+
+
 @contextmanager
 def _at_work(*, tick: bool = False) -> Iterator[Application]:
     """Run a job: say that its worker works, and at its end see that the ticks are there, whatever emptied Redis."""

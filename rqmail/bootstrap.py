@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rqmail.administration.mailboxes import Mailboxes
     from rqmail.administration.rotation import KeyRotation
     from rqmail.administration.tenants import Tenants
+    from rqmail.administration.webhooks import Webhooks
     from rqmail.campaigns.campaign import Campaigns
     from rqmail.campaigns.suppression import Suppressions
     from rqmail.campaigns.unsubscribing import Unsubscribing
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from rqmail.delivery.recovery import Recovery
     from rqmail.delivery.retention import Retention
     from rqmail.delivery.senders import Senders
+    from rqmail.delivery.webhooks import WebhookDeliverer
     from rqmail.insight.overview import Overview
     from rqmail.insight.planning import Planning
     from rqmail.insight.progress import CampaignProgress
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from rqmail.intake.draft import Intake
     from rqmail.intake.idempotency import Submission
     from rqmail.intake.importing import Imports
+    from rqmail.mailers.webhook import WebhookCaller
     from rqmail.metrics import Metrics
     from rqmail.queue_state import QueueState
     from rqmail.queues import MailJob, MailQueues
@@ -351,6 +354,29 @@ class Application:
         return Bounces(self.senders, self.limiter, self.clock)
 
     @_Part
+    def webhook_caller(self) -> WebhookCaller:
+        """What tells receivers of events."""
+        from rqmail.mailers.webhook import WebhookCaller
+
+        settings = self.settings
+        return WebhookCaller(self.clock, allow_private=settings.webhook_allow_private, ca_bundle=settings.ca_bundle)
+
+    @_Part
+    def webhook_deliverer(self) -> WebhookDeliverer:
+        """What tells webhooks of what happened."""
+        from rqmail.delivery.webhooks import WebhookDeliverer
+
+        return WebhookDeliverer(self.box, self.webhook_caller, self.clock)
+
+    @_Part
+    def webhooks(self) -> Webhooks:
+        """Who is told of what happens."""
+        from rqmail.administration.webhooks import Webhooks
+
+        allow_private = self.settings.webhook_allow_private
+        return Webhooks(self.clock, self.box, lambda: self.webhook_caller, allow_private=allow_private)
+
+    @_Part
     def intake(self) -> Intake:
         """Where mail comes in."""
         from rqmail.intake.draft import Intake
@@ -441,6 +467,7 @@ class Application:
             self.suppressions,
             self.unsubscribing,
             self.rotation,
+            self.webhooks,
             self.clock,
         )
 
@@ -571,14 +598,14 @@ def preload() -> None:
     global _wired_by_parent  # noqa: PLW0603 - what a child finds after the fork
     from rqmail import ticks, token_store, vault
     from rqmail.administration import changes
-    from rqmail.delivery import dispatch, lanes, outcomes, recovery, retention
+    from rqmail.delivery import dispatch, lanes, outcomes, recovery, retention, webhooks
     from rqmail.insight import readiness
     from rqmail.intake import importing, nudging
     from rqmail.mailers import factory
     from rqmail.mailers.graph import entra
     from rqmail.queues import MailJob
 
-    needed = (ticks, token_store, vault, changes, dispatch, lanes, outcomes, recovery, retention, readiness)
+    needed = (ticks, token_store, vault, changes, dispatch, lanes, outcomes, recovery, retention, webhooks, readiness)
     _ = (*needed, importing, nudging, factory, entra)
     logs.prepare()
     MailJob.tick_moved = _keep_ticks

@@ -37,6 +37,7 @@ RECOVER_JOB = "jobs.mail.recover_messages"
 PURGE_JOB = "jobs.mail.purge_messages"
 PRUNE_JOB = "jobs.mail.prune_sent_items"
 BOUNCES_JOB = "jobs.mail.read_bounces"
+WEBHOOKS_JOB = "jobs.mail.tell_webhooks"
 
 #: The only module whose functions a job may name.
 JOBS_MODULE = "jobs.mail"

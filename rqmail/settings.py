@@ -320,6 +320,8 @@ class Settings(BaseSettings):
     web_url: OptionalHttpsUrl = None
     #: The address of that proxy, whose X-Forwarded-For is then trusted.
     web_trusted_proxy: OptionalText = None
+    #: Whether webhooks may lead to private addresses, and be plain http.
+    webhook_allow_private: bool = False
     #: Where mail goes instead of to a provider, in development and staging.
     transport: OptionalTransport = None
     #: The only address that mail goes to, in staging.

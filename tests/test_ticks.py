@@ -18,6 +18,7 @@ EVERY = {
     "rqmail-tick-purge": 3600,
     "rqmail-tick-prune": 600,
     "rqmail-tick-bounces": 30,
+    "rqmail-tick-webhooks": 5,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,6 +16,7 @@ from rqmail.administration.mailboxes import Mailboxes, MailboxView
 from rqmail.administration.messages import BulkActionName, Decision, Filter, MessageView
 from rqmail.administration.rotation import KeyRotation, Progress, VaultReport
 from rqmail.administration.tenants import Tenants, TenantView
+from rqmail.administration.webhooks import Webhooks, WebhookView
 from rqmail.campaigns.suppression import SuppressionImport, SuppressionRow, Suppressions
 from rqmail.campaigns.unsubscribing import Unsubscribing, Unsubscription
 from rqmail.clock import Clock
@@ -54,6 +55,7 @@ class Changes:
     suppressions: Suppressions
     unsubscribing: Unsubscribing
     rotation: KeyRotation
+    webhooks: Webhooks
     clock: Clock
     who: str = "nobody"
 
@@ -175,6 +177,36 @@ class Changes:
             change.before = self.access.token(name)
             change.after = revoked = self.access.revoke(name)
         return revoked
+
+    # --- webhooks ---
+
+    def add_webhook(self, url: str, events: Iterable[str]) -> tuple[WebhookView, str]:
+        """Tell an address of these events from now on; the secret in the answer is shown here alone."""
+        with self.audit.change(self.who, "webhook.add", "webhooks") as change:
+            made = self.webhooks.add(url, events, by=self.who)
+            change.after = made[0]
+        return made
+
+    def remove_webhook(self, webhook_id: str) -> WebhookView:
+        """Tell a webhook nothing more; answer what it was."""
+        with self.audit.change(self.who, "webhook.remove", f"webhook:{webhook_id}") as change:
+            change.before = removed = self.webhooks.remove(webhook_id)
+        return removed
+
+    def enable_webhook(self, webhook_id: str, *, enabled: bool) -> WebhookView:
+        """Tell a webhook again, or for the time being nothing."""
+        verb = "enable" if enabled else "disable"
+        with self.audit.change(self.who, f"webhook.{verb}", f"webhook:{webhook_id}") as change:
+            change.before = self.webhooks.get(webhook_id)
+            change.after = changed = self.webhooks.enable(webhook_id, enabled=enabled)
+        return changed
+
+    def redeliver_webhook(self, webhook_id: str, event_ids: Sequence[str] | None) -> int:
+        """Deliver these events to a webhook again, or with ``None`` all that it has not taken."""
+        with self.audit.change(self.who, "webhook.redeliver", f"webhook:{webhook_id}") as change:
+            number = self.webhooks.redeliver(webhook_id, event_ids)
+            change.after = {"redelivered": number}
+        return number
 
     # --- messages ---
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "token": Place("token", "token", "Tokens for the API and the pages."),
     "message": Place("message", "message", "Messages: show, list, cancel, requeue, resolve."),
     "suppression": Place("suppression", "suppression", "Addresses that get no mail: add, remove, list, import."),
+    "webhook": Place("webhook", "webhook", "Programs that are told of what happens to mail."),
     "dispatch": Place("operation", "dispatch", "Do one pass: hand what can be sent now to the workers."),
     "worker": Place("processes", "worker", "Send mail until told to stop."),
     "scheduler": Place("processes", "scheduler", "Keep the ticks coming: dispatch, recovery, purge."),

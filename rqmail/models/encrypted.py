@@ -8,11 +8,13 @@ import peewee
 
 from rqmail.models.base import pooled_connection
 from rqmail.models.mailbox import TenantMailSetting
+from rqmail.models.webhooks import Webhook
 
 #: Every encrypted column of every table, with what a person calls it.
 ENCRYPTED: dict[peewee.Field, str] = {
     TenantMailSetting.graph_client_secret_encrypted: "graphClientSecret of tenant {}",
     TenantMailSetting.sendgrid_api_key_encrypted: "sendgridApiKey of tenant {}",
+    Webhook.secret_encrypted: "secret of webhook {}",
 }
 
 

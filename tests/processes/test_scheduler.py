@@ -57,6 +57,7 @@ def test_the_first_pass_registers_the_ticks_and_queues_them(scheduler, redis_cli
         "rqmail-tick-purge": 3600,
         "rqmail-tick-prune": 600,
         "rqmail-tick-bounces": 30,
+        "rqmail-tick-webhooks": 5,
     }
     assert sorted(queued(redis_client)) == sorted([DISPATCH_JOB, RECOVER_JOB, PURGE_JOB, PRUNE_JOB, BOUNCES_JOB])
 

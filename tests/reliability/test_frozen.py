@@ -20,7 +20,7 @@ WAITS = {
     "reserved": Moment("worker", "after", "rqmail.ratelimit.limiter:MailRateLimiter.check_and_reserve"),
     "before the token": Moment("worker", "before", "rqmail.mailers.graph.token:GraphTokenSource.token"),
     "token in hand": Moment("worker", "after", "rqmail.mailers.graph.token:GraphTokenSource.token"),
-    "connected": Moment("worker", "after", "rqmail.mailers.http.pool:_TlsConnection.connect"),
+    "connected": Moment("worker", "after", "rqmail.mailers.http.pool:TlsConnection.connect"),
 }
 
 

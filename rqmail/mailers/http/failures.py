@@ -10,6 +10,7 @@ from requests.exceptions import InvalidProxyURL, InvalidSchema, InvalidURL
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, ProxyError, ReadTimeoutError
 
 from rqmail.errors import MailOutcomeUnknownError, MailTransientError
+from rqmail.mailers.http.public import PrivateAddressError
 
 #: With one of these in the chain of causes, not a byte of the request was written.
 _BEFORE_WRITING = (
@@ -36,6 +37,19 @@ def error_for_exception(error: BaseException, provider: str) -> MailTransientErr
         f"The connection to {provider} broke before an answer came ({type(chain[-1]).__name__}); "
         "the mail may have been accepted."
     )
+
+
+def why_no_answer(error: BaseException) -> str:
+    """Say in a few words why a request that may be repeated at will got no answer, without addresses."""
+    chain = list(_causes(error))
+    private = next((link for link in chain if isinstance(link, PrivateAddressError)), None)
+    if private is not None:
+        return str(private)
+    if any(isinstance(link, _BEFORE_WRITING) for link in chain):
+        return f"could not connect: {_why_not_connected(chain)}"
+    if any(isinstance(link, ReadTimeoutError | TimeoutError) for link in chain):
+        return "no answer in time"
+    return f"the connection broke before an answer came ({type(chain[-1]).__name__})"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import http.client
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from http.client import HTTPException
@@ -54,7 +54,7 @@ def written_within(seconds: float, before: Callable[[], None] | None) -> Iterato
         _writing.reset(token)
 
 
-def _about_to_write(connection: _PlainConnection | _TlsConnection) -> None:
+def _about_to_write(connection: PlainConnection | TlsConnection) -> None:
     if connection.sock is None:
         connection.connect()
     writing = _writing.get()
@@ -109,7 +109,7 @@ class _Answer(http.client.HTTPResponse):
         super().__init__(_DeadlineSocket(sock), *args, **kwargs)  # type: ignore[arg-type]
 
 
-def _connect(connection: _PlainConnection | _TlsConnection, connect: Callable[[], None]) -> None:
+def _connect(connection: PlainConnection | TlsConnection, connect: Callable[[], None]) -> None:
     """Connect within the connect timeout, all addresses and the handshake together, or raise what says so."""
     began = monotonic()
     try:
@@ -123,26 +123,34 @@ def _connect(connection: _PlainConnection | _TlsConnection, connect: Callable[[]
         raise ConnectTimeoutError(connection, "connected too late")
 
 
-class _PlainConnection(HTTPConnection):
+class PlainConnection(HTTPConnection):
+    """A connection without TLS."""
+
     response_class = _Answer
     parked_at = 0.0
 
     def connect(self) -> None:
+        """Connect, or say that nothing was written."""
         _connect(self, super().connect)
 
     def endheaders(self, *args: Any, **kwargs: Any) -> None:
+        """Write the first bytes of a request."""
         _about_to_write(self)
         super().endheaders(*args, **kwargs)
 
 
-class _TlsConnection(HTTPSConnection):
+class TlsConnection(HTTPSConnection):
+    """A connection with TLS."""
+
     response_class = _Answer
     parked_at = 0.0
 
     def connect(self) -> None:
+        """Connect, or say that nothing was written."""
         _connect(self, super().connect)
 
     def endheaders(self, *args: Any, **kwargs: Any) -> None:
+        """Write the first bytes of a request."""
         _about_to_write(self)
         super().endheaders(*args, **kwargs)
 
@@ -154,12 +162,14 @@ def _fresh(connection: BaseHTTPConnection) -> BaseHTTPConnection:
 
 
 def _park(connection: BaseHTTPConnection | None) -> None:
-    if isinstance(connection, _PlainConnection | _TlsConnection):
+    if isinstance(connection, PlainConnection | TlsConnection):
         connection.parked_at = monotonic()
 
 
-class _PlainPool(HTTPConnectionPool):
-    ConnectionCls = _PlainConnection
+class PlainPool(HTTPConnectionPool):
+    """Connections without TLS to one host."""
+
+    ConnectionCls = PlainConnection
 
     def _get_conn(self, timeout: float | None = None) -> BaseHTTPConnection:
         return _fresh(super()._get_conn(timeout))
@@ -169,8 +179,10 @@ class _PlainPool(HTTPConnectionPool):
         super()._put_conn(conn)
 
 
-class _TlsPool(HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
+class TlsPool(HTTPSConnectionPool):
+    """Connections with TLS to one host."""
+
+    ConnectionCls = TlsConnection
 
     def _get_conn(self, timeout: float | None = None) -> BaseHTTPConnection:
         return _fresh(super()._get_conn(timeout))
@@ -180,7 +192,8 @@ class _TlsPool(HTTPSConnectionPool):
         super()._put_conn(conn)
 
 
-_POOLS = {"http": _PlainPool, "https": _TlsPool}
+#: The pools of each scheme.
+POOLS: Mapping[str, type[HTTPConnectionPool]] = {"http": PlainPool, "https": TlsPool}
 
 
 #: No request is sent twice, whatever became of it.
@@ -193,7 +206,8 @@ _MOST_HOSTS = 16
 class PoolAdapter(HTTPAdapter):
     """A requests adapter over these pools, asked for the pool of a host: finding it costs more than using it."""
 
-    def __init__(self, *, connections: int) -> None:
+    def __init__(self, *, connections: int, pools: Mapping[str, type[HTTPConnectionPool]] = POOLS) -> None:
+        self._pools = dict(pools)
         super().__init__(pool_connections=_MOST_HOSTS, pool_maxsize=connections, max_retries=NEVER_AGAIN)
         self._ways: dict[str, tuple[HTTPConnectionPool, bool]] = {}
 
@@ -227,13 +241,13 @@ class PoolAdapter(HTTPAdapter):
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make the manager that hands out pools per host."""
         super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
+        self.poolmanager.pool_classes_by_scheme = self._pools
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
         """Answer the manager that hands out pools behind a proxy."""
         manager = super().proxy_manager_for(*args, **kwargs)
         if isinstance(manager, ProxyManager):  # a SOCKS manager has pools of its own kind
-            manager.pool_classes_by_scheme = _POOLS
+            manager.pool_classes_by_scheme = self._pools
         return manager
 
     def cert_verify(self, *args: Any, **kwargs: Any) -> None:

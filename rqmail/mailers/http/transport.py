@@ -12,7 +12,8 @@ from urllib3 import Timeout
 from urllib3.exceptions import HTTPError
 
 from rqmail.mailers.http.per_process import PerProcess
-from rqmail.mailers.http.pool import NEVER_AGAIN, PoolAdapter, written_within
+from rqmail.mailers.http.pool import NEVER_AGAIN, POOLS, PoolAdapter, written_within
+from rqmail.mailers.http.public import PUBLIC_POOLS
 from rqmail.settings import LOOPBACK_HOSTS
 from rqmail.version import VERSION
 
@@ -45,7 +46,8 @@ class Transport:
     Stands on the pools of requests' adapter rather than its session: no cookies, no redirects, and nothing from the
     environment but the proxy, which is looked up once per host (loopback has none). ``connect_timeout`` bounds
     connecting and the writing, ``answer_timeout`` the whole answer; the latter two grow with the bytes of the request,
-    as :func:`slow_seconds` says. ``ca_bundle`` replaces the trusted certificates.
+    as :func:`slow_seconds` says. ``ca_bundle`` replaces the trusted certificates. With ``public_only`` nothing is
+    connected to but addresses of the public Internet, and no proxy is used: it would connect where we cannot look.
     """
 
     def __init__(
@@ -55,11 +57,14 @@ class Transport:
         answer_timeout: float = 30.0,
         ca_bundle: Path | None = None,
         connections: int = 256,
+        public_only: bool = False,
     ) -> None:
         self._connect_timeout = connect_timeout
         self._answer_timeout = answer_timeout
         self._verify: bool | str = str(ca_bundle) if ca_bundle else True
-        self._adapter = PerProcess(lambda: PoolAdapter(connections=connections))
+        pools = PUBLIC_POOLS if public_only else POOLS
+        self._adapter = PerProcess(lambda: PoolAdapter(connections=connections, pools=pools))
+        self._public_only = public_only
         self._proxies: dict[str, dict[str, str]] = {}
 
     def request(
@@ -113,7 +118,7 @@ class Transport:
     def _proxies_for(self, host: str, name: str | None) -> dict[str, str]:
         proxies = self._proxies.get(host)
         if proxies is None:
-            proxies = {} if name in LOOPBACK_HOSTS else dict(get_environ_proxies(host))
+            proxies = {} if self._public_only or name in LOOPBACK_HOSTS else dict(get_environ_proxies(host))
             self._proxies[host] = proxies
         return proxies
 

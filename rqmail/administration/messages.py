@@ -142,7 +142,8 @@ class MessageView(MessageLine):
     """One message in full; ``history`` tells every attempt, ``events`` all that happened, both oldest first.
 
     ``from_`` is whom it is from where that is not the mailbox; ``unsubscribe_url`` is told where one click does it
-    (RFC 8058), and stands among the ``headers`` too.
+    (RFC 8058), and stands among the ``headers`` too; with ``unsubscribe`` a link of its recipient's own is added when
+    it is sent.
     """
 
     mailbox_key: str | None
@@ -157,6 +158,8 @@ class MessageView(MessageLine):
     delivery_receipt: bool
     headers: tuple[HeaderView, ...]
     unsubscribe_url: str | None
+    unsubscribe: bool
+    ignore_unsubscribed: bool
     from_: Person | None
     history: tuple[dict[str, Any], ...]
     events: tuple[Happening, ...]
@@ -315,6 +318,8 @@ def _view(row: Message, contents: Contents, results: Iterable[Result]) -> Messag
         delivery_receipt=extras.delivery_receipt,
         headers=tuple(HeaderView(name, value) for name, value in extras.headers),
         unsubscribe_url=extras.unsubscribe_url,
+        unsubscribe=extras.unsubscribe,
+        ignore_unsubscribed=extras.ignore_unsubscribed,
         from_=extras.from_,
         history=tuple(_camel(entry) for entry in row.history),
         events=tuple(_happenings(row)),

@@ -39,7 +39,7 @@ _SHEET_BYTES = 4 * 1024**3
     "import",
     epilog="""\b
 A table has a header row: to, subject, text and/or html; optional cc, bcc, at, priority, expires,
-reply_to, importance, read_receipt, delivery_receipt (yes or no), unsubscribe_url, header:NAME,
+reply_to, importance, read_receipt, delivery_receipt, unsubscribe (yes or no), unsubscribe_url, header:NAME,
 attachments (names of files in --attachments-dir, separated by ;).
 CSV: separated by comma, semicolon, tab or |, in UTF-8, UTF-16 or Windows-1252. Also .xlsx and .ods.
 Several addresses in one cell: separated by ; or ,   JSON has the same names: an array, or objects.

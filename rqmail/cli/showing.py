@@ -35,7 +35,8 @@ def print_view(view: MessageView, wait: Wait, now: datetime) -> None:
         "reply to": ", ".join(map(_person, view.reply_to)),
         "importance": None if view.importance is Importance.NORMAL else view.importance.value,
         "receipts": " and ".join(["read"] * view.read_receipt + ["delivered"] * view.delivery_receipt),
-        "one click": view.unsubscribe_url and f"unsubscribes at {view.unsubscribe_url}",
+        "one click": _one_click(view),
+        "goes to": "who unsubscribed, too" if view.ignore_unsubscribed else None,
     }
     for name, value in fields.items():
         if value:
@@ -54,6 +55,12 @@ def print_view(view: MessageView, wait: Wait, now: datetime) -> None:
     for one in view.events:
         happened.add_row(moment(one.at, now), plain(_what(one)), plain(one.by or ""), plain(_detail(one)))
     out.print(happened)
+
+
+def _one_click(view: MessageView) -> str | None:
+    if view.unsubscribe:
+        return "unsubscribes by a link of its recipient's own"
+    return view.unsubscribe_url and f"unsubscribes at {view.unsubscribe_url}"
 
 
 def _what(one: Happening) -> str:

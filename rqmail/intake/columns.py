@@ -14,7 +14,7 @@ from rqmail.text.values import without_unseen_edges
 #: What a row may say; ``to``, ``subject`` and one of ``text`` and ``html`` must be there.
 COLUMNS = (
     "to", "subject", "text", "html", "cc", "bcc", "at", "priority", "expires", "attachments", "reply_to", "importance",
-    "read_receipt", "delivery_receipt", "unsubscribe_url",
+    "read_receipt", "delivery_receipt", "unsubscribe_url", "unsubscribe",
 )  # fmt: skip
 REQUIRED = ("to", "subject")
 
@@ -26,7 +26,7 @@ COLUMN_OF = {
     "unsubscribeUrl": "unsubscribe_url",
 }
 
-YES_OR_NO = frozenset({"read_receipt", "delivery_receipt"})
+YES_OR_NO = frozenset({"read_receipt", "delivery_receipt", "unsubscribe"})
 
 #: A column ``header:X-Order`` holds the header X-Order of each mail.
 HEADER = "header:"

@@ -22,6 +22,7 @@ _IN_ITS_PLACE: Final[dict[str, dict[str, Any]]] = {
     "replyTo": {"reply_to": ""},
     "headers": {"headers": ()},
     "unsubscribeUrl": {"unsubscribe_url": None},
+    "unsubscribe": {"unsubscribe": False},
     "from": {"from_": None},
     "attachments": {"html": None, "text": "a text", "attachments": ()},
 }

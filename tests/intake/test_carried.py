@@ -105,14 +105,15 @@ def test_files_may_be_named_only_where_somebody_said_where_they_are(imports):
 
 def test_a_row_says_all_that_a_message_may_carry(imports, folder):
     table = (
-        f"{HEAD}Reply_To,importance,read_receipt,delivery_receipt,unsubscribe_url,Header: X-Order,header:Precedence\n"
-        'a@x.nl,A,dag,"Ann <ann@x.nl>; b@x.nl",High,yes,,https://x.nl/u/1,4711,bulk\n'
-        "b@x.nl,B,dag,,,0,TRUE,,,\n"
+        f"{HEAD}Reply_To,importance,read_receipt,delivery_receipt,unsubscribe_url,Header: X-Order,header:Precedence,"
+        "unsubscribe\n"
+        'a@x.nl,A,dag,"Ann <ann@x.nl>; b@x.nl",High,yes,,https://x.nl/u/1,4711,bulk,no\n'
+        "b@x.nl,B,dag,,,0,TRUE,,,,Yes\n"
     )
     row = {
         "to": ["c@x.nl"], "subject": "C", "text": "dag", "reply_to": ["Ann <ann@x.nl>", "b@x.nl"], "importance": "high",
         "read_receipt": True, "delivery_receipt": False, "unsubscribe_url": "https://x.nl/u/1",
-        "header:X-Order": "4711", "header:Precedence": "bulk", "attachments": ["2.pdf"],
+        "unsubscribe": False, "header:X-Order": "4711", "header:Precedence": "bulk", "attachments": ["2.pdf"],
     }  # fmt: skip
     assert imports.take(file_of(table), SENDER).stored == 2
     assert imports.take(file_of(json.dumps(row)), SENDER, Reading("jsonl", attachments_dir=folder)).stored == 1
@@ -123,6 +124,7 @@ def test_a_row_says_all_that_a_message_may_carry(imports, folder):
     assert first.extras.headers[:2] == (("X-Order", "4711"), ("Precedence", "bulk"))
     assert first.extras.unsubscribe_url == "https://x.nl/u/1"
     assert (second.extras.read_receipt, second.extras.delivery_receipt, second.extras.headers) == (False, True, ())
+    assert [one.extras.unsubscribe for one in (first, second, third)] == [False, True, False]
     assert [one.name for one in third.attachments] == ["2.pdf"]
 
 

@@ -38,8 +38,8 @@ class NewImport(ApiModel):
     """A file of messages and how it is to be read; sent from a system mailbox, a tenant, or (with neither) the default.
 
     The file is CSV, .xlsx, .ods or JSON, with the columns to, subject, text and/or html, and optional cc, bcc, at,
-    priority, expires, reply_to, importance, read_receipt, delivery_receipt, unsubscribe_url and header:NAME. Files are
-    attached by the command line alone: rqmail import --attachments-dir.
+    priority, expires, reply_to, importance, read_receipt, delivery_receipt, unsubscribe, unsubscribe_url and
+    header:NAME. Files are attached by the command line alone: rqmail import --attachments-dir.
     """
 
     file: Annotated[BaseFile, AfterValidator(one_file)]

@@ -127,7 +127,7 @@ class MessageInFull(MessageInList):
     """One message with its content, its recipients, every attempt, and all that happened to it, oldest first.
 
     from is null where it is from the mailbox itself; unsubscribeUrl is what one click unsubscribes at, told where the
-    headers say so.
+    headers say so; with unsubscribe a link of its recipient's own is added when it is sent.
     """
 
     mailbox_key: str | None
@@ -142,6 +142,8 @@ class MessageInFull(MessageInList):
     delivery_receipt: bool
     headers: list[HeaderOf]
     unsubscribe_url: str | None
+    unsubscribe: bool
+    ignore_unsubscribed: bool
     from_: Annotated[PersonOf | None, Field(alias="from")]
     history: list[AttemptOf]
     events: list[HappeningOf]

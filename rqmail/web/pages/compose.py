@@ -86,6 +86,8 @@ def _draft() -> Draft:
         headers=[(name.strip(), value) for name, _, value in map(_cut, typed.text("headers").splitlines()) if name],
         unsubscribe_url=typed.text("unsubscribeUrl") or None,
         from_=typed.text("from") or None,
+        unsubscribe=request.form.get("unsubscribe") == _CHECKED,
+        ignore_unsubscribed=request.form.get("ignoreUnsubscribed") == _CHECKED,
     )
 
 

@@ -89,6 +89,7 @@ WRONG_IN_MAIL: Final[Words] = {
     "importance": lazy_gettext("One of those in the list."),
     "headers": lazy_gettext("One header a line, as Name: value; none that the mail has anyway."),
     "unsubscribeUrl": lazy_gettext("An address that begins with https."),
+    "unsubscribe": lazy_gettext("One recipient, no address of your own to unsubscribe at, and RQMAIL_WEB_URL set."),
 }
 
 #: What somebody who hands a mail in should know about it; ``about`` fills it in.

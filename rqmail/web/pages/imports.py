@@ -74,6 +74,7 @@ def check() -> _Shown:
             _reading(file.filename),
             name=file.filename,
             skip_duplicates=request.form.get("skipDuplicates") == "yes",
+            ignore_unsubscribed=request.form.get("ignoreUnsubscribed") == "yes",
         )
     except InvalidInputError as error:
         wrong[_FIELDS.get(error.field, "file")] = str(error)

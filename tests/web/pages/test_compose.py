@@ -104,6 +104,27 @@ def test_all_that_is_wrong_stands_beside_its_field_and_nothing_typed_is_lost(adm
     assert "Minstens één mailadres" in sent(beheerder, to="").text
 
 
+def test_a_mail_gets_a_link_to_unsubscribe_by_or_goes_to_who_unsubscribed_and_its_page_says_so(
+    admin, application, monkeypatch
+):
+    refused = sent(admin, unsubscribe="yes", ignoreUnsubscribed="yes")
+    assert refused.status_code == 400
+    assert "only with RQMAIL_WEB_URL set" in refused.text
+    for name in ("unsubscribe", "ignoreUnsubscribed"):
+        assert re.search(rf'name="{name}" value="yes" checked', refused.text)
+    monkeypatch.setattr(type(application.unsubscribing), "missing", lambda _self: None)
+    refused = sent(admin, unsubscribe="yes", cc="b@x.nl", subject="")
+    for told in ("one recipient: the link is theirs alone", "One line of text"):
+        assert told in refused.text
+    shown = sent(admin, unsubscribe="yes", ignoreUnsubscribed="yes").headers["Location"]
+    [message_id] = stored()
+    extras = load_contents([message_id])[message_id].extras
+    assert (extras.unsubscribe, extras.ignore_unsubscribed) == (True, True)
+    page = admin.look(shown)
+    for told in ("a link of its recipient's own", "sent to them too"):
+        assert told in page
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

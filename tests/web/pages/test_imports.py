@@ -80,6 +80,13 @@ def test_a_checked_file_is_queued_once_and_can_be_undone_while_nothing_was_sent(
     assert "import.undo" in admin.look("/ui/audit")
 
 
+def test_a_file_goes_to_who_unsubscribed_where_that_is_ticked(admin: Person, application: Application) -> None:
+    application.suppressions.add("b@x.nl", reason="unsubscribe", source="test")
+    for ticked, expected in (({}, 1), ({"ignoreUnsubscribed": "yes"}, 2)):
+        import_id = checked(admin, GOOD, **ticked).rpartition("/")[2]
+        assert application.imports.find(import_id).expected == expected
+
+
 def test_the_messages_of_one_import_are_listed_with_the_file_they_came_with(admin: Person) -> None:
     paths = [checked(admin, GOOD, "first.csv"), checked(admin, GOOD.replace("Hallo", "Dag"), "second.csv")]
     for path in paths:

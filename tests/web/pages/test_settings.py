@@ -66,6 +66,21 @@ def test_what_becomes_of_copies_in_sent_items_is_set_on_the_page_and_pruning_tel
     assert "a lost answer cannot be looked up" in admin.look(f"/ui/mailboxes/{news}")
 
 
+def test_the_list_tells_what_a_mailbox_has_of_its_own_where_that_is_not_the_default(admin, application, news):
+    def own() -> str:
+        found = re.search(
+            rf'<p class="small muted" id="m-{news}-own">(.*?)</p>', admin.look("/ui/mailboxes"), re.DOTALL
+        )
+        return found[1].strip() if found else ""
+
+    assert own() == ""
+    change = application.changes.by("test").set_mailbox
+    change(news, sent_items="none")
+    assert own() == "Sent Items: no copies."
+    change(news, sent_items="prune", prune_after_days=30, max_message_bytes=2_000_000)
+    assert own() == "A message may have 2 MB. Sent Items: our copies are removed after 30 days."
+
+
 @pytest.mark.parametrize("typed", ["0", "many", "-5", "999999999999"])
 def test_how_large_a_message_may_be_is_set_on_the_page_and_emptied_for_the_default(admin, application, news, typed):
     path = f"/ui/mailboxes/{news}/message-size"

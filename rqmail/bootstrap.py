@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rqmail.administration.checks import Checks
     from rqmail.administration.checkup import Checkup
     from rqmail.administration.mailboxes import Mailboxes
+    from rqmail.administration.restoring import Restoring
     from rqmail.administration.rotation import KeyRotation
     from rqmail.administration.tenants import Tenants
     from rqmail.administration.webhooks import Webhooks
@@ -280,6 +281,13 @@ class Application:
         from rqmail.administration.campaigns import CampaignChanges
 
         return CampaignChanges(self.campaigns, self.audit)
+
+    @_Part
+    def restoring(self) -> Restoring:
+        """What is done after a backup was restored, audited."""
+        from rqmail.administration.restoring import Restoring
+
+        return Restoring(self.senders, self.audit, self.clock)
 
     @_Part
     def campaign_progress(self) -> CampaignProgress:

@@ -47,6 +47,9 @@ COMMANDS = {
     "sandbox": Place("sandbox", "sandbox", "Serve a stand-in for Microsoft Graph and Entra.", "local"),
     "doctor": Place("operation", "doctor", "Check everything mail needs, and say what to do."),
     "vault": Place("vault", "vault", "Stored secrets, and the change of their key."),
+    "recover-from-backup": Place(
+        "restoring", "recover_from_backup", "After a restore: look up what may have been sent."
+    ),
     "purge": Place("operation", "purge", "Delete messages that came to their end long ago."),
     "completion": Place("completion", "completion", "Print what completes commands in your shell."),
 }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import peewee
 
 from rqmail.models.base import db, pooled_connection, to_column
-from rqmail.models.history import Attempt, Event, event, iso, line
+from rqmail.models.history import Attempt, Event, Route, event, iso, line
 from rqmail.models.row import MessageRow, these
 from rqmail.models.states import MessageStatus
 
@@ -17,6 +17,17 @@ _S = MessageStatus
 
 #: What a message of a campaign waits for that may not send now.
 HELD = "campaign-paused"
+
+
+class WaitedThen(NamedTuple):
+    """A message that waited when a backup was taken, and whose it is."""
+
+    id: str
+    sender: str
+
+
+def _restored(taken_at: datetime) -> str:
+    return f"Restored from the backup of {iso(taken_at)}."
 
 
 class DecisionMoves(MessageRow):
@@ -60,7 +71,8 @@ class DecisionMoves(MessageRow):
     def send_again(self, now: datetime, note: str, by: str | None = None) -> bool:
         """It is known after all that the provider did not accept an UNKNOWN message, or a person takes the risk.
 
-        The old claim stays until a new send begins: should its worker still report an acceptance, that wins.
+        The old claim stays until a new send begins: should its worker still report an acceptance, that wins. What is
+        not due yet (a restored backup does not know whether it was brought forward) keeps its moment.
         """
         attempt = Attempt(at=iso(now), outcome="sent-again", duration_ms=0, detail=note, by=by)
         return bool(
@@ -69,7 +81,7 @@ class DecisionMoves(MessageRow):
                 *self._as_claimed(),
                 from_={_S.UNKNOWN},
                 log=attempt,
-                scheduled_on=now,
+                scheduled_on=max(now, self.scheduled_on),
                 lease_until=None,
             )
         )
@@ -89,6 +101,53 @@ class DecisionMoves(MessageRow):
                 ended_on=now,
             )
         )
+
+    # --- what a restored backup cannot know ----------------------------------------------------------------------
+
+    @classmethod
+    def waiting_in_backup(cls, taken_at: datetime, *, after: str = "", limit: int) -> list[WaitedThen]:
+        """List messages that waited when this backup was taken and are not in doubt because of it yet, by id."""
+        sql = (
+            "SELECT id, sender FROM message"  # noqa: S608 - only placeholders and constants are put in
+            f" WHERE id > {db.param} AND created_on <= {db.param} AND {cls._not_doubted()}"
+            f" AND status || '' IN ('QUEUED', 'SCHEDULED') ORDER BY id LIMIT {db.param}"
+        )
+        with pooled_connection():
+            found = db.execute_sql(sql, (after, to_column(taken_at), f"%{_restored(taken_at)}%", limit)).fetchall()
+        return [WaitedThen(*row) for row in found]
+
+    @classmethod
+    def doubt(cls, ids: Sequence[str], taken_at: datetime, now: datetime, by: str, route: Route | None) -> list[str]:
+        """Move what waited when a backup was taken to UNKNOWN: it may have been sent since; answer the ids moved.
+
+        It is looked for where it would have gone, ``route``, and keeps the moment it waits for.
+        """
+        attempt = Attempt(
+            at=iso(now),
+            outcome="restored",
+            duration_ms=0,
+            provider=None if route is None else route.provider,
+            mailbox_key=None if route is None else route.mailbox_key,
+            detail=_restored(taken_at),
+            by=by,
+        )
+        changes: dict[str, Any] = {"attempted_on": now, "lease_until": now, "job_id": None}
+        if route is not None:
+            changes |= {name: getattr(route, name) for name in Route.__slots__}
+        where, values = these(ids)
+        return cls._enter(
+            _S.UNKNOWN,
+            f"{where} AND {cls._not_doubted()}",
+            [*values, f"%{_restored(taken_at)}%"],
+            from_={_S.SCHEDULED, _S.QUEUED},
+            log=attempt,
+            last_error=f"{_restored(taken_at)} It may have been sent since.",
+            **changes,
+        )
+
+    @staticmethod
+    def _not_doubted() -> str:
+        return f"attempt_log NOT LIKE {db.param}"
 
     # --- what a person wants -------------------------------------------------------------------------------------
 

@@ -192,8 +192,7 @@ def undo(import_id: str, *, now: datetime, by: str) -> int:
     Raises ``ConflictError`` when one of them has gone further than to a queue: then nothing is changed.
     """
     with transaction():
-        undone = {"state": _S.UNDONE.value, "lease_until": None, "ended_on": now, "ended_by": by}
-        if not _change(import_id, _UNDOABLE, **undone):
+        if not _change(import_id, _UNDOABLE, **_ended(now, by)):
             raise ConflictError(f"the import is {find(import_id).state}: there is nothing to undo")
         cancelled = Message.cancel_import(import_id, now, by)
         counts = count_by_status(import_id)
@@ -213,6 +212,28 @@ def undo(import_id: str, *, now: datetime, by: str) -> int:
             )
         drop_parts(import_id)
     return cancelled
+
+
+def stop_storing(begun_before: datetime, now: datetime, by: str) -> list[str]:
+    """Make no more messages of imports that were being stored when a backup was taken; answer their ids.
+
+    What of the rest became messages after the backup, and was sent, nobody knows any more.
+    """
+    stopped = [one for one in being_stored(begun_before) if _change(one, [_S.STORING], **_ended(now, by))]
+    for import_id in stopped:
+        drop_parts(import_id)
+    return stopped
+
+
+def being_stored(begun_before: datetime) -> list[str]:
+    """List the imports begun before then whose parts are still becoming messages."""
+    with pooled_connection():
+        found = MessageImport.select(MessageImport.id).where(
+            peewee.SQL("state IN ('CHECKING', 'STORING')"),  # as the partial index says it
+            MessageImport.state == _S.STORING.value,
+            MessageImport.created_on <= begun_before,
+        )
+        return [one.id for one in found.order_by(MessageImport.id)]
 
 
 # --- it is forgotten -----------------------------------------------------------------------------------------------
@@ -299,6 +320,10 @@ def bad_rows(import_id: str, number: int) -> list[Any] | None:
     with pooled_connection():
         part = ImportPart.get_or_none(ImportPart.import_ == import_id, ImportPart.number == number)
     return None if part is None else _unpacked(part.content)
+
+
+def _ended(now: datetime, by: str) -> dict[str, Any]:
+    return {"state": _S.UNDONE.value, "lease_until": None, "ended_on": now, "ended_by": by}
 
 
 def _change(import_id: str, from_: Sequence[ImportState], **changes: Any) -> bool:

@@ -22,14 +22,15 @@ class MessageStatus(StrEnum):
 _S = MessageStatus
 
 #: For each state, the states it may be entered from. SENT is entered from wherever a late acceptance finds the message:
-#: whatever was assumed meanwhile, the provider took it. A new message starts SCHEDULED.
+#: whatever was assumed meanwhile, the provider took it. A new message starts SCHEDULED. UNKNOWN is entered from what
+#: waits only where a restored backup says that it waits.
 ENTERED_FROM: dict[MessageStatus, frozenset[MessageStatus]] = {
     _S.SCHEDULED: frozenset({_S.QUEUED, _S.SENDING, _S.UNKNOWN, _S.ERROR, _S.CANCELLED, _S.EXPIRED}),
     _S.QUEUED: frozenset({_S.SCHEDULED}),
     _S.SENDING: frozenset({_S.QUEUED}),
     _S.SENT: frozenset({_S.SENDING, _S.UNKNOWN, _S.SCHEDULED, _S.QUEUED}),
     _S.ERROR: frozenset({_S.SENDING, _S.UNKNOWN}),
-    _S.UNKNOWN: frozenset({_S.SENDING}),
+    _S.UNKNOWN: frozenset({_S.SENDING, _S.SCHEDULED, _S.QUEUED}),
     _S.CANCELLED: frozenset({_S.SCHEDULED, _S.QUEUED, _S.UNKNOWN}),
     _S.EXPIRED: frozenset({_S.SCHEDULED, _S.QUEUED}),
 }

@@ -560,3 +560,22 @@ def test_a_mail_in_mime_form_is_looked_for_by_its_header_as_its_draft_has_no_oth
     recovery.run()
     assert sorted(looked) == [False, True]
     assert {message.id for message in (raw, plain)} == set(mailboxes.looks)
+
+
+def test_what_waited_in_a_restored_backup_is_looked_up_and_sent_again_only_where_it_is_not_there(
+    database, clock, recovery, mailboxes
+):
+    waited, queued, later = message_in(S.SCHEDULED), message_in(S.QUEUED), message_in(S.SCHEDULED)
+    next_week = START + timedelta(days=7)
+    Message.update(scheduled_on=next_week).where(Message.id == later.id).execute()
+    mailboxes.sent = {waited.id}
+    route = mailboxes.find("mailbox:news").route
+    moved = Message.doubt([waited.id, queued.id, later.id], START, clock(), "ops", route)
+    assert len(moved) == 3
+
+    assert recovery.run() == RecoveryReport(found_sent=1, still_unknown=2)
+    clock.advance(seconds=GRACE.total_seconds() + 60)
+    assert recovery.run() == RecoveryReport(sent_again=2)
+    assert reloaded(waited).status == S.SENT
+    assert (reloaded(queued).status, reloaded(queued).scheduled_on) == (S.SCHEDULED, clock())
+    assert (reloaded(later).status, reloaded(later).scheduled_on) == (S.SCHEDULED, next_week)

@@ -58,6 +58,9 @@ WAYS = {
     "give_up_expired": Way(lambda m: Message.give_up_expired(LATER), S.EXPIRED, frozenset({S.SCHEDULED})),
     "give_up": Way(lambda m: m.give_up(LATER, "absent"), S.ERROR, frozenset({S.UNKNOWN})),
     "lose_lease": Way(lambda m: m.lose_lease(LATER, look_at=LATER), S.UNKNOWN, frozenset({S.SENDING})),
+    "doubt": Way(
+        lambda m: Message.doubt([m.id], START, LATER, "ops", None), S.UNKNOWN, frozenset({S.SCHEDULED, S.QUEUED})
+    ),
     "confirm_sent": Way(lambda m: m.confirm_sent(LATER, "seen"), S.SENT, frozenset({S.UNKNOWN})),
     "send_again": Way(lambda m: m.send_again(LATER, "absent"), S.SCHEDULED, frozenset({S.UNKNOWN})),
     "cancel": Way(lambda m: Message.cancel([m.id]), S.CANCELLED, frozenset({S.SCHEDULED, S.QUEUED, S.UNKNOWN})),

@@ -210,6 +210,7 @@ OUTCOMES: Final[Words] = {
     "confirmed-sent": lazy_gettext("Confirmed sent"),
     "sent-again": lazy_gettext("Sent again"),
     "given-up": lazy_gettext("Given up"),
+    "restored": lazy_gettext("Restored from a backup"),
 }
 
 #: What happened to a message beside its attempts; of a wait its reason is told, and of an attempt how it ended.

@@ -10,6 +10,7 @@ from rqmail.models import backlog
 from rqmail.models.backlog import Place
 from rqmail.models.ledger import sends_since
 from rqmail.models.listing import Filter, find
+from rqmail.models.lots import waiting_lots
 from rqmail.models.message import Message, MessageStatus, Priority
 from support.clock import START
 from support.messages import new_message
@@ -69,6 +70,16 @@ DECISIONS = {
     "bring_forward": lambda ids: Message.bring_forward(ids[2100:2105], NOW),
     "sends_since": lambda ids: sends_since("news@example.org", START - timedelta(days=1)),
 }
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_what_waits_is_counted_from_the_index_alone(busy_table):
+    with recorded() as statements:
+        assert sum(lot.messages for lot in waiting_lots(["mailbox:m3", "mailbox:m4"], NOW)) > 100
+    [(sql, params)] = statements
+    steps = [step for step in plan(sql, params) if "message_due" in step]
+    assert len(steps) == 2, "what is due, and what is for later"
+    assert all("COVERING INDEX" in step for step in steps), steps
 
 
 def test_every_decision_is_made_by_index_and_without_statistics(busy_table):

@@ -67,7 +67,7 @@ _ALLOWED = {
     "smtp_certificate": "a readable PEM file with a certificate",
     "smtp_key": "a readable PEM file with the certificate's key",
     "ca_bundle": "a readable file with PEM certificates",
-    "graph_certificate": "a readable PEM file with private key and certificate",
+    "graph_certificate": "a readable PEM or PFX file with private key and certificate",
 }
 
 #: The largest whole number that the tables hold.
@@ -245,6 +245,9 @@ OptionalFile = Annotated[Annotated[Path, AfterValidator(_readable_file)] | None,
 OptionalSecret = Annotated[
     Annotated[SecretStr, AfterValidator(_header_secret)] | None, BeforeValidator(_empty_is_unset)
 ]
+OptionalPassword = Annotated[
+    Annotated[SecretStr, AfterValidator(_secret_text)] | None, BeforeValidator(_empty_is_unset)
+]
 LongSecret = Annotated[
     Annotated[SecretStr, Field(min_length=16), AfterValidator(_secret_text)] | None,
     BeforeValidator(_empty_is_unset),
@@ -289,6 +292,7 @@ class Settings(BaseSettings):
     graph_client_id: OptionalGuid = None
     graph_client_secret: OptionalSecret = None
     graph_certificate: OptionalFile = None
+    graph_certificate_password: OptionalPassword = None
     ca_bundle: OptionalFile = None
 
     sendgrid_base_url: HttpsUrl = "https://api.sendgrid.com"
@@ -366,7 +370,7 @@ class Settings(BaseSettings):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Every secret among the settings, the passwords in addresses too: what no log may show."""
-        given = (self.admin_token, self.graph_client_secret, self.sendgrid_api_key)
+        given = (self.admin_token, self.graph_client_secret, self.graph_certificate_password, self.sendgrid_api_key)
         urls = (self.database_url, self.redis_url, self.attachments_url)
         passwords = [password for url in urls if url for password in _passwords(url)]
         return tuple(one for one in (*self.secret_keys, *(s.get_secret_value() for s in given if s), *passwords) if one)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from rqmail.insight.checked import CheckView, last_checks
 from rqmail.insight.explaining import stopped
 from rqmail.insight.readiness import machinery_of
 from rqmail.insight.standing import Sentence
+from rqmail.mailers.graph.certificate import read_certificate
 from rqmail.models.mailbox import unmarked_mailboxes
 from rqmail.models.migrate import pending
 from rqmail.queue_state import MAIL, MAIL_HIGH, QueueState
@@ -29,6 +30,9 @@ from rqmail.setting_files import SUFFIX, readable_by_others
 from rqmail.settings import PREFIX, Settings, secret_files
 
 Level = Literal["ok", "warning", "error"]
+
+#: So long before its end a credential is warned of.
+_WARNED_AHEAD = timedelta(days=30)
 
 #: Secrets that a finding names.
 _NAMED = 5
@@ -118,7 +122,9 @@ class Checkup:
         findings += redis
         if all(one.level != "error" for one in redis):
             findings += _made("machinery", _NOTHING, self._machinery)
-        return [*findings, *_made("graph", _NOTHING, self._graph)]
+        findings += _made("graph", _NOTHING, self._graph)
+        correct = Sentence("correct-certificate", "correct RQMAIL_GRAPH_CERTIFICATE")
+        return [*findings, *_made("graph certificate", correct, self._certificate)]
 
     def senders(self) -> SendersFound:
         """Tell what the providers said about each sender when they were last asked."""
@@ -244,6 +250,22 @@ class Checkup:
             advice = "set RQMAIL_GRAPH_TENANT_ID, _CLIENT_ID and _CLIENT_SECRET (or _CERTIFICATE)"
             text = Sentence("no-graph", "Microsoft Graph is not configured")
             yield Finding("graph", "warning", text, Sentence("set-graph", advice))
+
+    def _certificate(self) -> Iterator[Finding]:
+        """Tell until when the app's certificate is valid."""
+        if self._settings.graph_certificate is None:
+            return
+        password, now = self._settings.graph_certificate_password, self._clock()
+        found = read_certificate(
+            self._settings.graph_certificate, now, password.get_secret_value() if password else None
+        )
+        ends, days = f"{found.valid_until:%Y-%m-%d}", (found.valid_until.date() - now.date()).days
+        if found.valid_until - now <= _WARNED_AHEAD:
+            text = Sentence("certificate-ends", f"it expires on {ends}, in {days} days", date=ends, days=days)
+            advice = "make a new one, upload it to the app registration, then put it into RQMAIL_GRAPH_CERTIFICATE"
+            yield Finding("graph certificate", "warning", text, Sentence("renew-certificate", advice))
+        else:
+            yield Finding("graph certificate", "ok", Sentence("certificate-valid", f"valid until {ends}", date=ends))
 
     def _providers(self) -> Iterator[Finding]:
         """Ask for a token of the app of the settings, and about every sender with it or with its own."""

@@ -230,7 +230,8 @@ class MailerFactory:
         return GraphMailbox(self._graph_http(app), base_url, address, clock=self._clock, marked=marked)
 
     def _graph_http(self, app: EntraApp) -> GraphHttp:
-        fingerprint = _hash(app.authority, app.tenant_id, app.client_id, app.client_secret, app.certificate)
+        proof = (app.client_secret, app.certificate, app.certificate_password)
+        fingerprint = _hash(app.authority, app.tenant_id, app.client_id, *proof)
         return GraphHttp(
             self._transport,
             self._token_sources.get(fingerprint, "", lambda: self._build_token_source(app)),
@@ -256,13 +257,14 @@ class MailerFactory:
             return UnconfiguredMailer("RQMAIL_GRAPH_CLIENT_ID is not set")
         if settings.graph_client_secret is None and settings.graph_certificate is None:
             return UnconfiguredMailer("RQMAIL_GRAPH_CLIENT_SECRET (or RQMAIL_GRAPH_CERTIFICATE) is not set")
-        secret = settings.graph_client_secret
+        secret, password = settings.graph_client_secret, settings.graph_certificate_password
         return EntraApp(
             authority=settings.graph_authority,
             tenant_id=settings.graph_tenant_id,
             client_id=settings.graph_client_id,
             client_secret=secret.get_secret_value() if secret else None,
             certificate=settings.graph_certificate,
+            certificate_password=password.get_secret_value() if password else None,
         )
 
     def _app_of(self, tenant: ReadTenant) -> EntraApp | UnconfiguredMailer:

@@ -6,6 +6,12 @@ from datetime import timedelta
 from itertools import count
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+from pydantic import SecretStr
 
 from rqmail import bootstrap
 from rqmail.administration.checkup import alike
@@ -91,3 +97,21 @@ def test_a_file_of_a_secret_that_everybody_may_read_is_warned_of(application, mo
         path.chmod(mode)
         found = [str(one.text) for one in application.checkup.installation() if one.level == "warning"]
         assert ("everybody on this machine may read the file of RQMAIL_SECRET_KEY_FILE" in found) is warned
+
+
+def test_a_certificate_is_warned_of_thirty_days_before_it_ends(application, monkeypatch, clock, tmp_path):
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "rqmail")])
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(clock()).not_valid_after(clock() + timedelta(days=90))
+    encryption = BestAvailableEncryption(b"sesame")
+    path = tmp_path / "app.pfx"
+    path.write_bytes(serialize_key_and_certificates(b"a", key, made.sign(key, SHA256()), None, encryption))
+    settings = {"graph_certificate": path, "graph_certificate_password": SecretStr("sesame")}
+    monkeypatch.setattr(application.checkup, "_settings", application.settings.model_copy(update=settings))
+    told = []
+    for days in (59, 2, 30):
+        clock.advance(timedelta(days=days))
+        found = {one.name: one for one in application.checkup.installation()}["graph certificate"]
+        told.append((found.level, found.text.code, found.text.values.get("days")))
+    assert told == [("ok", "certificate-valid", None), ("warning", "certificate-ends", 29), ("error", "said", None)]

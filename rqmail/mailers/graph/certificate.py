@@ -1,4 +1,4 @@
-"""The certificate our app proves itself with: found in a PEM file as openssl, Windows and people write them."""
+"""The certificate our app proves itself with: found in a PEM or PFX file as openssl, Windows and people write them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,21 @@ from pathlib import Path
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 from cryptography.x509 import Certificate, load_pem_x509_certificate
 
 from rqmail.errors import MailAuthError
 from rqmail.text.decoding import decoded
 from rqmail.text.scrubbing import keep_secret
+
+_PASSWORD = "RQMAIL_GRAPH_CERTIFICATE_PASSWORD"  # noqa: S105 - a name, not a secret
 
 #: How certificates are headed.
 _CERTIFICATES = frozenset({"CERTIFICATE", "X509 CERTIFICATE"})
@@ -35,23 +44,25 @@ class AppCertificate:
         keep_secret(self.private_key)
 
 
-def read_certificate(file: Path, now: datetime) -> AppCertificate:
-    """Find the private key and its certificate in ``file``, whatever else is in it.
+def read_certificate(file: Path, now: datetime, password: str | None = None) -> AppCertificate:
+    """Find the private key and its certificate in ``file``, PEM or PFX, whatever else is in it.
+
+    ``password`` opens a PFX file, or an encrypted key in a PEM file.
 
     Text between the blocks (openssl's "Bag Attributes"), a byte order mark, keys and certificates of others are passed
     over; of several certificates of the key the one valid longest is taken, of those that are valid now if any is.
     Raises ``MailAuthError`` with what is wrong.
     """
     try:
-        text = decoded(file.read_bytes())
+        data = file.read_bytes()
     except OSError as error:
         raise _unusable(f"cannot be read ({type(error).__name__})") from None
+    # A PFX file is one ASN.1 sequence; no text begins with that byte and a length in the long form.
+    text = _pem_of_pfx(data, password) if data[:1] == b"\x30" and data[1:2] >= b"\x80" else decoded(data)
     blocks = [(match["label"], _in_lines(match[0])) for match in _BLOCK.finditer(text)]
     if not blocks:
-        raise _unusable(
-            "is not PEM (text with BEGIN and END lines); openssl pkcs12 -in FILE.pfx -nodes -out FILE.pem makes that"
-        )
-    keys = _private_keys([pem for label, pem in blocks if label.endswith("PRIVATE KEY")])
+        raise _unusable("is neither PEM (text with BEGIN and END lines) nor PFX")
+    keys = _private_keys([pem for label, pem in blocks if label.endswith("PRIVATE KEY")], password)
     key_pem, certificate, certificate_pem = _belonging(
         keys, [pem for label, pem in blocks if label in _CERTIFICATES], now
     )
@@ -64,27 +75,51 @@ def read_certificate(file: Path, now: datetime) -> AppCertificate:
     return AppCertificate(key_pem, certificate_pem, certificate.not_valid_after_utc)
 
 
+def _pem_of_pfx(data: bytes, password: str | None) -> str:
+    """Answer the key and the certificates of a PFX file as PEM."""
+    try:
+        pfx = load_pkcs12(data, None if password is None else password.encode())
+    except ValueError as error:
+        if "password" not in str(error).lower() and "mac" not in str(error).lower():
+            raise _unusable("cannot be read as PFX: it is damaged or cut off") from None
+        given = "does not open it" if password else "is not set"
+        raise _unusable(f"is a PFX file with a password, and {_PASSWORD} {given}") from None
+    except UnsupportedAlgorithm:
+        raise _unusable("is a PFX file whose encryption is not known; export it anew with AES") from None
+    pems = [] if pfx.key is None else [pfx.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())]
+    certificates = [one.certificate for one in (pfx.cert, *pfx.additional_certs) if one is not None]
+    return b"".join([*pems, *(one.public_bytes(Encoding.PEM) for one in certificates)]).decode("ascii")
+
+
 def _in_lines(pem: str) -> str:
     """Answer a block in lines without blanks around them, also where a line end is written as a backslash and an n."""
     return "\n".join(line.strip() for line in pem.replace("\\r", "").replace("\\n", "\n").splitlines())
 
 
-def _private_keys(blocks: list[str]) -> list[tuple[bytes, str]]:
+def _private_keys(blocks: list[str], password: str | None) -> list[tuple[bytes, str]]:
     """Answer the RSA keys, each as its public half and its PEM."""
     if not blocks:
         raise _unusable("holds no private key; put the key and its certificate into one file")
     problems, keys = [], []
     for pem in blocks:
-        if "ENCRYPTED" in pem:
-            problems.append("holds an encrypted private key; openssl pkey -in FILE writes it without a password")
+        encrypted = "ENCRYPTED" in pem
+        if encrypted and not password:
+            problems.append(f"holds an encrypted private key, and {_PASSWORD} is not set")
             continue
         try:
-            key = load_pem_private_key(pem.encode("ascii", errors="replace"), password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
+            secret = password.encode() if encrypted and password else None
+            key = load_pem_private_key(pem.encode("ascii", errors="replace"), password=secret)
+        except ValueError as error:
+            if not encrypted or "password" not in str(error).lower():
+                problems.append("holds a private key that cannot be read: it is damaged or cut off")
+            else:
+                problems.append(f"holds an encrypted private key that {_PASSWORD} does not open")
+            continue
+        except (TypeError, UnsupportedAlgorithm):
             problems.append("holds a private key that cannot be read: it is damaged or cut off")
             continue
         if isinstance(key, RSAPrivateKey):
-            keys.append((_public_half(key.public_key()), pem))
+            keys.append((_public_half(key.public_key()), _opened(key) if encrypted else pem))
             continue
         kind = type(key).__name__.removeprefix("_").removesuffix("PrivateKey")
         problems.append(
@@ -93,6 +128,10 @@ def _private_keys(blocks: list[str]) -> list[tuple[bytes, str]]:
     if not keys:
         raise _unusable(problems[0])
     return keys
+
+
+def _opened(key: RSAPrivateKey) -> str:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode("ascii").strip()
 
 
 def _public_half(key: CertificatePublicKeyTypes) -> bytes:

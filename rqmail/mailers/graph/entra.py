@@ -180,7 +180,7 @@ class _MsalAnswer:
 def _credential(app: EntraApp, now: datetime) -> str | dict[str, str]:
     if app.certificate is None:
         return app.client_secret or ""
-    found = read_certificate(app.certificate, now)
+    found = read_certificate(app.certificate, now, app.certificate_password)
     return {"private_key": found.private_key, "public_certificate": found.certificate}
 
 

@@ -24,6 +24,7 @@ class EntraApp:
     client_id: str
     client_secret: str | None = field(default=None, repr=False)
     certificate: Path | None = None
+    certificate_password: str | None = field(default=None, repr=False)
     names: SettingNames = SettingNames()
 
 

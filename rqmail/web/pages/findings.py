@@ -24,6 +24,8 @@ FOUND: Final[dict[str, str]] = {
     "redis-well": gettext_noop("reached; scripts and writes work"),
     "last-dispatch": gettext_noop("the last dispatch was %(age)s ago"),
     "no-graph": gettext_noop("Microsoft Graph is not configured"),
+    "certificate-ends": gettext_noop("it expires on %(date)s, in %(days)s days"),
+    "certificate-valid": gettext_noop("valid until %(date)s"),
     "mailbox-not-found": gettext_noop("Graph does not know this mailbox"),
     "may-not-send": gettext_noop("it may not send"),
     "may-not-read": gettext_noop("its Sent Items may not be read: a message with a lost answer waits for a decision"),
@@ -56,6 +58,10 @@ ADVICE: Final[dict[str, str]] = {
     "start-scheduler": gettext_noop("start `rqmail scheduler`, or `%(stock)s` after `rqmail init`"),
     "start-worker": gettext_noop("start `rqmail worker`, or `%(stock)s`"),
     "set-graph": gettext_noop("set RQMAIL_GRAPH_TENANT_ID, _CLIENT_ID and _CLIENT_SECRET (or _CERTIFICATE)"),
+    "correct-certificate": gettext_noop("correct RQMAIL_GRAPH_CERTIFICATE"),
+    "renew-certificate": gettext_noop(
+        "make a new one, upload it to the app registration, then put it into RQMAIL_GRAPH_CERTIFICATE"
+    ),
     "correct-sender": gettext_noop("correct it on its page, or with `%(command)s`"),
     "grant-read": gettext_noop("grant Mail.Read to the app, restricted to its mailboxes, if that is wanted"),
     "grant-write": gettext_noop("grant Mail.ReadWrite to the app, restricted to its mailboxes, if that is wanted"),

@@ -54,6 +54,7 @@ CHECKS: Final[Words] = {
     "workers": lazy_gettext("Workers"),
     "settings": lazy_gettext("Settings"),
     "secret key": lazy_gettext("Secret key"),
+    "graph certificate": lazy_gettext("Graph certificate"),
     "transport": lazy_gettext("Transport"),
     "redirect": lazy_gettext("Redirect"),
     "senders": lazy_gettext("Senders"),

@@ -43,10 +43,10 @@ BAG = 'Bag Attributes\r\n    localKeyID: 01 00\r\n    friendlyName: Zoë\'s "app
 
 @pytest.fixture
 def read(tmp_path, clock):
-    def run(content):
+    def run(content, password=None):
         file = tmp_path / "app.pem"
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_certificate(file, clock())
+        return read_certificate(file, clock(), password)
 
     return run
 
@@ -114,8 +114,9 @@ def test_each_thing_that_is_wrong_has_its_own_words(read, keys, clock, tmp_path)
     curve = ec.generate_private_key(ec.SECP256R1())
     archive = pkcs12.serialize_key_and_certificates(b"x", mine, None, None, NoEncryption())
     cases = [
-        (b"", "is not PEM"),
-        (archive, "is not PEM.*openssl pkcs12"),
+        (b"", "is neither PEM .* nor PFX"),
+        (archive, "holds no certificate"),
+        (archive[:-40], "as PFX: it is damaged"),
         (certificate, "holds no private key"),
         (good, "holds no certificate"),
         (pem_of(mine, BestAvailableEncryption(b"x")) + certificate, "encrypted private key"),
@@ -135,3 +136,26 @@ def test_each_thing_that_is_wrong_has_its_own_words(read, keys, clock, tmp_path)
         assert "BEGIN PRIVATE" not in str(refused.value)
     with pytest.raises(MailAuthError, match="cannot be read"):
         read_certificate(tmp_path / "gone.pem", now)
+
+
+@pytest.mark.parametrize("password", [None, "wachtwoord é"])
+def test_a_pfx_file_is_read_with_its_password_and_gives_what_pem_gives(read, keys, clock, password):
+    certificate = certificate_of(keys[0], clock())
+    authority = certificate_of(keys[1], clock(), name="an authority", days=(-100, 900))
+    loaded = [x509.load_pem_x509_certificate(one.encode()) for one in (certificate, authority)]
+    encryption = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+    pfx = pkcs12.serialize_key_and_certificates(b"app", keys[0], loaded[0], loaded[1:], encryption)
+    assert read(pfx, password) == read(pem_of(keys[0]) + certificate)
+    if password:
+        for wrong, words in ((None, "PASSWORD is not set"), ("wrong", "PASSWORD does not open it")):
+            with pytest.raises(MailAuthError, match=words):
+                read(pfx, wrong)
+
+
+def test_an_encrypted_key_in_a_pem_file_is_opened_with_the_password(read, keys, clock):
+    certificate = certificate_of(keys[0], clock())
+    encrypted = pem_of(keys[0], BestAvailableEncryption(b"sesame")) + certificate
+    assert read(encrypted, "sesame") == read(pem_of(keys[0]) + certificate)
+    with pytest.raises(MailAuthError, match="RQMAIL_GRAPH_CERTIFICATE_PASSWORD does not open"):
+        read(encrypted, "wrong")
+    assert read(pem_of(keys[0]) + certificate, "not needed") == read(pem_of(keys[0]) + certificate)

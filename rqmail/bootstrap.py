@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rqmail.delivery.recovery import Recovery
     from rqmail.delivery.retention import Retention
     from rqmail.delivery.senders import Senders
+    from rqmail.delivery.traces import Traces
     from rqmail.delivery.webhooks import WebhookDeliverer
     from rqmail.insight.overview import Overview
     from rqmail.insight.planning import Planning
@@ -383,6 +384,13 @@ class Application:
 
         allow_private = self.settings.webhook_allow_private
         return Webhooks(self.clock, self.box, lambda: self.webhook_caller, allow_private=allow_private)
+
+    @_Part
+    def traces(self) -> Traces:
+        """What reads whether mail was delivered."""
+        from rqmail.delivery.traces import Traces
+
+        return Traces(self.senders, self.clock)
 
     @_Part
     def intake(self) -> Intake:

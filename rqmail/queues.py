@@ -38,6 +38,7 @@ PURGE_JOB = "jobs.mail.purge_messages"
 PRUNE_JOB = "jobs.mail.prune_sent_items"
 BOUNCES_JOB = "jobs.mail.read_bounces"
 WEBHOOKS_JOB = "jobs.mail.tell_webhooks"
+TRACES_JOB = "jobs.mail.read_traces"
 
 #: The only module whose functions a job may name.
 JOBS_MODULE = "jobs.mail"

@@ -12,7 +12,16 @@ from rq.job import JobStatus
 from rqmail.clock import Clock
 from rqmail.logs import event_log
 from rqmail.queue_state import DISPATCH_TICK, MAIL, SCHEDULE, TICK_PREFIX, TICKS
-from rqmail.queues import BOUNCES_JOB, DISPATCH_JOB, PRUNE_JOB, PURGE_JOB, RECOVER_JOB, WEBHOOKS_JOB, MailJob
+from rqmail.queues import (
+    BOUNCES_JOB,
+    DISPATCH_JOB,
+    PRUNE_JOB,
+    PURGE_JOB,
+    RECOVER_JOB,
+    TRACES_JOB,
+    WEBHOOKS_JOB,
+    MailJob,
+)
 
 log = event_log()
 
@@ -42,6 +51,7 @@ def ticks(poll_seconds: int) -> tuple[Tick, ...]:
         Tick(f"{TICK_PREFIX}prune", PRUNE_JOB, 600, MAIL),
         Tick(f"{TICK_PREFIX}bounces", BOUNCES_JOB, 30, MAIL),
         Tick(f"{TICK_PREFIX}webhooks", WEBHOOKS_JOB, 5, MAIL),
+        Tick(f"{TICK_PREFIX}traces", TRACES_JOB, 60, MAIL),
     )
 
 

@@ -19,6 +19,7 @@ EVERY = {
     "rqmail-tick-prune": 600,
     "rqmail-tick-bounces": 30,
     "rqmail-tick-webhooks": 5,
+    "rqmail-tick-traces": 60,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from rqmail.delivery.senders import Sender, Senders
 from rqmail.errors import MailboxNotReadableError, MailError, PauseCause
 from rqmail.logs import event_log
 from rqmail.mailers.graph.inbox import GraphInbox, ReportItem
+from rqmail.mailers.graph.message import named_in
 from rqmail.models import bounces, suppression
 from rqmail.models.base import pooled_connection
 from rqmail.models.bounces import Bounced, BounceReading
@@ -57,8 +57,6 @@ _FAILED = timedelta(minutes=5)
 
 #: How far back the first look goes.
 _FIRST_LOOK = timedelta(days=1)
-
-_OUR_ID = re.compile(r"<([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})(?:\.upload)?@")
 
 
 @dataclass(slots=True)
@@ -202,8 +200,7 @@ class Bounces:
     @staticmethod
     def _certainly(report: Report, mailbox: str) -> Bounced | None:
         """Find the message by our own mark in what was returned, then by the Message-ID that unmarked mail has."""
-        by_name = _OUR_ID.search((report.internet_message_id or "").lower())
-        for message_id in (report.message_id, by_name and by_name[1]):
+        for message_id in (report.message_id, named_in(report.internet_message_id or "")):
             found = None if not message_id else bounces.of_message(message_id.strip().lower(), mailbox)
             if found is not None:
                 return found

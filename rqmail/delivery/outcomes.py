@@ -413,6 +413,10 @@ def reported(code: str) -> str:
     return f"A non-delivery report ({code}) tells of it: it was accepted."
 
 
+#: In a message's history: the trace proves its acceptance.
+TRACED = "Found in the tenant's message trace."
+
+
 def settle_accepted(message: Message, evidence: str, now: datetime) -> bool:
     """Settle an UNKNOWN message of which something proves that it was accepted; answer whether it still was UNKNOWN."""
     is_settled = message.confirm_sent(now, evidence)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Literal, assert_never
 
 from rqmail.clock import Clock, monotonic
-from rqmail.delivery.outcomes import FIRST_LOOK, reported, settle_accepted
+from rqmail.delivery.outcomes import FIRST_LOOK, TRACED, reported, settle_accepted
 from rqmail.delivery.senders import Senders
 from rqmail.errors import MailboxNotReadableError, MailboxNotWritableError, MailError, NotFoundError
 from rqmail.logs import event_log
@@ -18,6 +18,7 @@ from rqmail.models.backlog import overdue
 from rqmail.models.base import AWAY_ERRORS, pooled_connection
 from rqmail.models.bounces import certain_bounce
 from rqmail.models.contents import is_raw
+from rqmail.models.deliveries import certainly_traced
 from rqmail.models.mailbox import Provider
 from rqmail.models.message import Event, Message, MessageStatus, Route
 from rqmail.queues import MailQueues
@@ -160,9 +161,9 @@ class Recovery:
             if self._monotonic() > looks.ends_at:
                 break
             try:
-                bounced = certain_bounce(message.id)
-                if bounced is not None:  # its report was read before it became UNKNOWN
-                    self._found(message, now, reported(bounced), looks)
+                evidence = _proof(message.id)
+                if evidence is not None:  # read before it became UNKNOWN
+                    self._found(message, now, evidence, looks)
                 else:
                     self._look_for(message, now, looks)
             except MailError as problem:
@@ -275,6 +276,14 @@ class Recovery:
         message: Message, moment: datetime, looks: _Looks, note: str | None = None, looked: Event | None = None
     ) -> None:
         looks.unknown += message.look_again_at(moment, note, looked=looked)
+
+
+def _proof(message_id: str) -> str | None:
+    """Answer what was read elsewhere that proves a message's acceptance."""
+    bounced = certain_bounce(message_id)
+    if bounced is not None:
+        return reported(bounced)
+    return TRACED if certainly_traced(message_id) else None
 
 
 def _added(note: str, error: str | None) -> str | None:

@@ -27,6 +27,7 @@ from rqmail.errors import (
 )
 from rqmail.mailers.graph.mailbox import Sighting
 from rqmail.models.bounces import note_bounce
+from rqmail.models.deliveries import Delivery, note_delivery
 from rqmail.models.message import Message, MessageContent, MessageStatus, Route
 from rqmail.queues import MailQueues
 from support.clock import START
@@ -235,13 +236,29 @@ def test_a_mail_found_in_the_mailbox_is_sent_from_when_it_was_attempted(database
     assert after.history[-1]["detail"] == "Found in sentitems."
 
 
-@pytest.mark.parametrize(("probable", "status"), [(False, S.SENT), (True, S.UNKNOWN)])
-def test_a_report_read_before_a_mail_became_unknown_proves_its_acceptance_unless_it_is_only_probable(
-    database, recovery, mailboxes, probable, status
+def note_report(message_id: str, probable: bool) -> None:
+    note_bounce(message_id, "jan@x.nl", code="5.1.1", detail="no", at=START, probable=probable)
+
+
+def note_trace(message_id: str, probable: bool) -> None:
+    note_delivery(message_id, Delivery("jan@x.nl", "pending", START, START, probable))
+
+
+@pytest.mark.parametrize(
+    ("note", "probable", "status"),
+    [
+        (note_report, False, S.SENT),
+        (note_report, True, S.UNKNOWN),
+        (note_trace, False, S.SENT),
+        (note_trace, True, S.UNKNOWN),
+    ],
+)
+def test_what_was_read_before_a_mail_became_unknown_proves_its_acceptance_unless_it_is_only_probable(
+    database, recovery, mailboxes, note, probable, status
 ):
     message = unknown()
     mailboxes.trouble[message.mailbox_key] = MailboxNotReadableError("Mail.Read is missing", status=403)
-    note_bounce(message.id, "jan@x.nl", code="5.1.1", detail="no", at=START, probable=probable)
+    note(message.id, probable)
     recovery.run()
     assert reloaded(message.id).status == status
     assert bool(mailboxes.looks) is probable

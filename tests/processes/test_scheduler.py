@@ -13,11 +13,23 @@ from rq_scheduler.utils import to_unix
 from rqmail.clock import utc_now
 from rqmail.processes.scheduler import MailScheduler
 from rqmail.queue_state import MAIL, TICKS
-from rqmail.queues import BOUNCES_JOB, DISPATCH_JOB, PRUNE_JOB, PURGE_JOB, RECOVER_JOB, MailJob
+from rqmail.queues import (
+    BOUNCES_JOB,
+    DISPATCH_JOB,
+    PRUNE_JOB,
+    PURGE_JOB,
+    RECOVER_JOB,
+    TRACES_JOB,
+    WEBHOOKS_JOB,
+    MailJob,
+)
 from rqmail.ticks import Timetable
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"
 LOCK = "rq:scheduler_lock"
+
+#: What the ticks run.
+ALL_JOBS = [DISPATCH_JOB, RECOVER_JOB, PURGE_JOB, PRUNE_JOB, BOUNCES_JOB, TRACES_JOB, WEBHOOKS_JOB]
 
 
 @pytest.fixture
@@ -58,15 +70,16 @@ def test_the_first_pass_registers_the_ticks_and_queues_them(scheduler, redis_cli
         "rqmail-tick-prune": 600,
         "rqmail-tick-bounces": 30,
         "rqmail-tick-webhooks": 5,
+        "rqmail-tick-traces": 60,
     }
-    assert sorted(queued(redis_client)) == sorted([DISPATCH_JOB, RECOVER_JOB, PURGE_JOB, PRUNE_JOB, BOUNCES_JOB])
+    assert sorted(queued(redis_client)) == sorted(ALL_JOBS)
 
 
 def test_after_a_flush_the_next_pass_registers_everything_anew(scheduler, redis_client):
     scheduler.pass_once()
     redis_client.flushall()
     scheduler.pass_once()
-    assert len(registered(redis_client)) == 5
+    assert len(registered(redis_client)) == len(ALL_JOBS)
     assert DISPATCH_JOB in queued(redis_client)
 
 
@@ -98,7 +111,7 @@ def test_a_tick_whose_own_hash_was_poisoned_or_expired_is_registered_anew(schedu
     redis_client.delete("rq:job:rqmail-tick-recover")
     for _ in range(2):
         scheduler.pass_once()
-    assert len(registered(redis_client)) == 5
+    assert len(registered(redis_client)) == len(ALL_JOBS)
     assert {DISPATCH_JOB, RECOVER_JOB} <= set(queued(redis_client))
 
 
@@ -127,7 +140,7 @@ def test_two_schedulers_side_by_side_queue_each_tick_once(scheduler, timetable, 
     make_due(redis_client)
     scheduler.pass_once()
     other.pass_once()
-    assert sorted(queued(redis_client)) == sorted([DISPATCH_JOB, RECOVER_JOB, PURGE_JOB, PRUNE_JOB, BOUNCES_JOB])
+    assert sorted(queued(redis_client)) == sorted(ALL_JOBS)
 
 
 def test_a_tick_long_overdue_is_queued_once_not_as_often_as_it_was_missed(scheduler, timetable, redis_client):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 from rqmail.mailers.base import Address, Mail, MailFile, as_base64, wire_address
@@ -16,6 +17,9 @@ UPLOAD_PROPERTY = "String {6f0d5c1e-9a43-4f0e-8d3b-52c7b1f4a9e6} Name rqmail-upl
 
 #: The header that carries our id out of the mailbox.
 ID_HEADER = "x-rqmail-id"
+
+#: The Message-ID of a mail that carries no property.
+_OUR_MESSAGE_ID = re.compile(r"<?([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})(?:\.upload)?@")
 
 #: Headers that JSON takes in one message, ours among them: one more and Graph refuses it.
 _MOST_HEADERS = 5
@@ -115,6 +119,12 @@ def internet_message_id(message_id: str, mailbox_address: str, *, upload: bool =
     """Answer the Message-ID by which a mail is found where it carries no property; one that is uploaded tells so."""
     domain = wire_address(mailbox_address.strip().lower()).rpartition("@")[2]
     return f"<{message_id}{'.upload' if upload else ''}@{domain}>"
+
+
+def named_in(message_id: str) -> str | None:
+    """Answer which mail of ours a Message-ID names, the other way round; ``None`` for anybody else's."""
+    found = _OUR_MESSAGE_ID.match(message_id.strip().lower())
+    return found[1] if found else None
 
 
 def encoded(document: dict[str, Any]) -> bytes:

@@ -15,6 +15,7 @@ from rqmail.administration.rotation import KeyRotation
 from rqmail.administration.tenants import Tenants
 from rqmail.clock import Clock
 from rqmail.errors import told
+from rqmail.insight.bouncing import too_many_back
 from rqmail.insight.checked import CheckView, last_checks
 from rqmail.insight.explaining import stopped
 from rqmail.insight.readiness import machinery_of
@@ -133,7 +134,7 @@ class Checkup:
         known = {name: last[name] for name in names if name in last}
         since = min((check.checked_on for check in known.values()), default=None)
         found = [one for name, check in known.items() for one in _about(name, check)]
-        return SendersFound([*found, *self._unmarked()], len(names) - len(known), since)
+        return SendersFound([*found, *self._unmarked(), *self._bouncing()], len(names) - len(known), since)
 
     def ask(self, within: float) -> Asked:
         """Ask the providers about senders for so many seconds, first about those not asked for longest."""
@@ -280,6 +281,21 @@ class Checkup:
         for name, check in self._checks.check_all(names).items():
             yield from _about(name, check)
         yield from self._unmarked()
+        yield from self._bouncing()
+
+    def _bouncing(self) -> Iterator[Finding]:
+        """Tell of which senders so much mail comes back that others begin to refuse it."""
+        back = too_many_back(self._clock())
+        senders = [(f"mailbox {one.key}", one.address) for one in self._mailboxes.all()]
+        senders += [(f"tenant {one.key}", one.address or "") for one in self._tenants.all()]
+        for name, address in senders if back else ():
+            one = back.get(mailbox_key(address)) if address else None
+            if one is not None:
+                number = f"{one.bounced:,} of {one.recipients:,} recipients"
+                text = f"{one.percent:g} % of its mail came back in 7 days ({number})"
+                values = {"percent": one.percent, "bounced": one.bounced, "recipients": one.recipients}
+                advice = Sentence("clean-lists", "others begin to refuse it: clean the lists its addresses come from")
+                yield Finding(name, "warning", Sentence("comes-back", text, **values), advice)
 
     def _unmarked(self) -> Iterator[Finding]:
         """Tell which mailboxes take no property of ours."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -32,11 +33,27 @@ class Bouncing:
     read_to: datetime | None
     problem: str | None
 
+    @property
+    def percent(self) -> float:
+        """The rate in percent, to one place."""
+        return round(100 * (self.rate or 0), 1)
 
-def bouncing(mailboxes: list[str], now: datetime) -> dict[str, Bouncing]:
+
+def bouncing(mailboxes: Collection[str], now: datetime) -> dict[str, Bouncing]:
     """Answer what came back through each of these mailboxes, by the key of its budget."""
-    since = now - COUNTED
-    back, sent, reading = bounced_since(since), recipients_since(mailboxes, since), BounceReading.all()
+    return _told(mailboxes, bounced_since(now - COUNTED), now)
+
+
+def too_many_back(now: datetime) -> dict[str, Bouncing]:
+    """Answer of which mailboxes so much comes back that it is a warning, by the key of the budget."""
+    back = bounced_since(now - COUNTED)
+    # Fewer can be no warning: what went out is counted of few mailboxes.
+    found = _told([key for key, number in back.items() if number > TOO_MANY * _AT_LEAST], back, now)
+    return {key: one for key, one in found.items() if one.level == "warning"}
+
+
+def _told(mailboxes: Collection[str], back: Mapping[str, int], now: datetime) -> dict[str, Bouncing]:
+    sent, reading = recipients_since(mailboxes, now - COUNTED), BounceReading.all()
     found = {}
     for mailbox in mailboxes:
         recipients, bounced = sent.get(mailbox, 0), back.get(mailbox, 0)

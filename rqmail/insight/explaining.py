@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from rqmail.insight.bouncing import Bouncing
 from rqmail.insight.standing import Budget, Machinery, Pause, Problem, SenderStatus, Sentence, pause_end
 from rqmail.models.counts import SenderCounts
 from rqmail.queue_state import MAIL, MAIL_HIGH
@@ -106,9 +108,13 @@ def problems(
     machinery: Machinery,
     statuses: dict[str, SenderStatus],
     total: Counter[str],
+    bouncing: Mapping[str, Bouncing],
     now: datetime,
 ) -> list[Problem]:
-    """List what a person should know, what keeps mail from going out first."""
+    """List what a person should know, what keeps mail from going out first.
+
+    ``bouncing`` is what comes back too much, by sender.
+    """
     found = []
     if machinery.redis == "misconfigured":
         text = f"Redis refuses us: {machinery.redis_text}"
@@ -148,7 +154,16 @@ def problems(
         )
         said = Sentence("failed", text, number=total["ERROR"])
         found.append(Problem("warning", "failed", said, waiting=total["ERROR"]))
+    found += [Problem("warning", "bouncing", _comes_back(name, one), name) for name, one in bouncing.items()]
     return found
+
+
+def _comes_back(name: str, one: Bouncing) -> Sentence:
+    text = (
+        f"{one.percent:g} % of the mail of {name} came back in 7 days ({one.bounced:,} of"
+        f" {one.recipients:,} recipients): others begin to refuse it; clean its lists."
+    )
+    return Sentence("bouncing", text, name=name, percent=one.percent, bounced=one.bounced, recipients=one.recipients)
 
 
 def _messages(number: int) -> str:

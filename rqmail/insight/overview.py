@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from rqmail.clock import Clock, from_epoch_ms, monotonic
 from rqmail.errors import InvalidInputError, NotFoundError
+from rqmail.insight.bouncing import Bouncing, too_many_back
 from rqmail.insight.configured import Configured, configured
 from rqmail.insight.explaining import explanation, problems, stopped
 from rqmail.insight.forecast import Backlog, done_on
@@ -43,6 +44,8 @@ from rqmail.ratelimit.usage import Usage, WindowUsage
 _SHARE = 20
 _CHEAP_SECONDS = 0.05
 
+_T = TypeVar("_T")
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -59,19 +62,20 @@ class Line:
     still: tuple[Sentence, ...]
 
 
-class Ended:
-    """How many messages came to their end: counted anew, or kept for a while where counting takes long."""
+class Past(Generic[_T]):
+    """What is counted of the past: anew, or kept for a while where counting takes long."""
 
-    def __init__(self, monotonic: Callable[[], float] = monotonic) -> None:
+    def __init__(self, count: Callable[[], _T], monotonic: Callable[[], float] = monotonic) -> None:
+        self._count = count
         self._monotonic = monotonic
-        self._found: dict[str, dict[str, int]] = {}
+        self._found: _T | None = None
         self._believed_until = 0.0
 
-    def by_sender(self) -> dict[str, dict[str, int]]:
-        """Answer every sender's number of messages by the state they ended in."""
+    def look(self) -> _T:
+        """Answer what was counted, now or a while ago."""
         began = self._monotonic()
-        if began >= self._believed_until:
-            self._found = counts.ended_by_sender()
+        if self._found is None or began >= self._believed_until:
+            self._found = self._count()
             cost = self._monotonic() - began
             self._believed_until = 0.0 if cost < _CHEAP_SECONDS else began + _SHARE * cost
         return self._found
@@ -96,7 +100,8 @@ class Overview:
         self._defaults = defaults
         self._pacing = pacing
         self._denied_last_hour = denied_last_hour
-        self._ended = Ended()
+        self._ended = Past(counts.ended_by_sender)
+        self._bouncing = Past(lambda: too_many_back(clock()))
 
     @property
     def defaults(self) -> RateLimits:
@@ -113,7 +118,7 @@ class Overview:
         total: Counter[str] = Counter()
         for sender in counted.values():
             total.update(sender.by_status)
-        found = problems(machinery, statuses, total, now)
+        found = problems(machinery, statuses, total, self._bouncing_senders(known), now)
         oldest = [sender.oldest for sender in counted.values() if sender.oldest is not None]
         return Status(
             now=now,
@@ -190,9 +195,14 @@ class Overview:
         shared = {n: k for n, k in known.items() if n == name or (mine and k.budget_key == mine)}
         return self._statuses(shared, self._counted(now), machinery_of(self._limiter, self._queues), now)[name]
 
+    def _bouncing_senders(self, known: dict[str, Configured]) -> dict[str, Bouncing]:
+        """Answer of whose mail too much comes back; senders on one mailbox are told once."""
+        back = dict(self._bouncing.look())
+        return {name: back.pop(one.budget_key) for name, one in known.items() if one.budget_key in back}
+
     def _counted(self, now: datetime) -> dict[str, SenderCounts]:
         counted = counts.open_by_sender(now)
-        for name, by_status in self._ended.by_sender().items():
+        for name, by_status in self._ended.look().items():
             counted.setdefault(name, SenderCounts()).by_status.update(by_status)
         return counted
 

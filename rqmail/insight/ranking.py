@@ -31,7 +31,10 @@ def _kind(problem: Problem) -> tuple[str, ...]:
 def _cause(those: list[Problem]) -> Cause:
     first, waiting = those[0], sum(one.waiting for one in those)
     text = first.text
-    if len(those) > 1:
+    if len(those) > 1 and first.code == "bouncing":
+        back = f"Of {len(those)} senders so much mail came back in 7 days that others begin to refuse it."
+        text = Sentence("senders-bouncing", back, number=len(those))
+    elif len(those) > 1:
         reasons = {one.text.values["reason"] for one in those}
         reason = reasons.pop() if len(reasons) == 1 else called(first.code)  # each sender's own is told below
         mail = counted(waiting, "message waits", "messages wait")

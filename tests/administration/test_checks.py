@@ -14,10 +14,13 @@ from rqmail.insight.checked import last_check, last_checks
 from rqmail.intake.attachments import Attachment
 from rqmail.intake.draft import Draft
 from rqmail.models.base import db
+from rqmail.models.bounces import note_bounce
 from rqmail.models.mailbox import takes_no_property
+from rqmail.models.message import Message
 from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID, SandboxDirectory
 from rqmail.sandbox.server import Sandbox
 from rqmail.settings import Settings
+from support.messages import new_message
 
 
 def graph_of(sandbox):
@@ -218,3 +221,19 @@ def test_a_mailbox_that_takes_no_property_is_told_by_doctor_for_a_week(make, clo
     application.senders.forget()
     assert application.senders.find("mailbox:news").marked is True
     assert application.mailboxes.takes_no_property("news") is None
+
+
+def test_a_mailbox_whose_mail_comes_back_too_much_is_told_by_doctor(make, clock):
+    application = make()
+    application.mailboxes.add("news", "News@x.nl")
+    application.mailboxes.add("post", "post@x.nl")
+    application.tenants.add("beta", "sendgrid", sendgrid_from="post@beta.nl")
+    to = tuple(f"r{n}@x.nl" for n in range(20))
+    [message_id] = Message.submit([new_message("mailbox:news", to=to)], clock())
+    Message.update(status="SENT", mailbox_key="news@x.nl", attempted_on=clock(), sent_on=clock()).execute()
+    for address in to[:3]:
+        note_bounce(message_id, address, code="5.1.1", detail="no", at=clock(), probable=False)
+    [found] = [one for one in application.checkup.senders().findings if one.text.code == "comes-back"]
+    assert (found.name, found.level, found.advice.code) == ("mailbox news", "warning", "clean-lists")
+    assert str(found.text) == "15 % of its mail came back in 7 days (3 of 20 recipients)"
+    assert str(found.text) in [str(one.text) for one in application.checkup.everything()]

@@ -9,14 +9,16 @@ from rqmail.administration.mailboxes import Mailboxes
 from rqmail.administration.tenants import Tenants
 from rqmail.errors import NotFoundError
 from rqmail.insight.jsonable import as_json
-from rqmail.insight.overview import Ended, Overview
+from rqmail.insight.overview import Overview, Past
 from rqmail.insight.standing import WindowView, told_state
 from rqmail.intake.draft import Draft, Intake
+from rqmail.models.bounces import note_bounce
+from rqmail.models.counts import ended_by_sender
 from rqmail.models.message import Message, MessageStatus
 from rqmail.queue_state import WorkerState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
-from rqmail.terminal.board import bar, denied
+from rqmail.terminal.board import bar, causes, denied
 from rqmail.ticks import Timetable
 from rqmail.vault import SecretBox
 
@@ -76,13 +78,37 @@ def test_every_status_is_counted_over_all_and_by_sender(overview, submit, clock)
 
 def test_a_past_that_takes_long_to_count_is_believed_for_a_while(mailboxes, submit, clock):
     moments = iter([0.0, 0.2, 3.9, 4.1, 4.12])  # it takes 0.2 s the first time, 0.02 s the second
-    ended = Ended(lambda: next(moments))
+    ended = Past(ended_by_sender, lambda: next(moments))
     ids = submit(number=2)
     Message.update(status="SENT", sent_on=clock()).where(Message.id == ids[0]).execute()
-    assert ended.by_sender() == {"mailbox:news": {"SENT": 1}}
+    assert ended.look() == {"mailbox:news": {"SENT": 1}}
     Message.update(status="SENT", sent_on=clock()).execute()
-    assert ended.by_sender() == {"mailbox:news": {"SENT": 1}}
-    assert ended.by_sender() == {"mailbox:news": {"SENT": 2}}
+    assert ended.look() == {"mailbox:news": {"SENT": 1}}
+    assert ended.look() == {"mailbox:news": {"SENT": 2}}
+
+
+def test_a_mailbox_whose_mail_comes_back_too_much_is_warned_of_and_many_are_one_line(overview, submit, clock):
+    told = {}
+    for key, back in (("news", 1), ("post", 0)):
+        ids = submit(f"mailbox:{key}", 10)  # two recipients each
+        Message.update(status="SENT", attempted_on=clock(), sent_on=clock(), mailbox_key=f"{key}@x.nl").where(
+            Message.id.in_(ids)
+        ).execute()
+        told[key] = ids
+        for message_id in ids[:back]:
+            note_bounce(message_id, "a@x.nl", code="5.1.1", detail="no", at=clock(), probable=False)
+    assert overview.status().problems == ()
+    note_bounce(told["news"][1], "a@x.nl", code="5.1.1", detail="no", at=clock(), probable=False)
+    status = overview.status()
+    [problem] = as_json(status)["problems"]
+    assert (problem["code"], problem["level"], problem["sender"]) == ("bouncing", "warning", "mailbox:news")
+    assert problem["text"].startswith("10 % of the mail of mailbox:news came back in 7 days (2 of 20 recipients)")
+    assert [str(line) for line in causes(status)] == [f"warning: {problem['text']}"]
+    for message_id in told["post"][:3]:
+        note_bounce(message_id, "a@x.nl", code="5.1.1", detail="no", at=clock(), probable=False)
+    [cause] = overview.status().causes
+    assert (cause.code, cause.senders) == ("bouncing", ("mailbox:news", "mailbox:post"))
+    assert str(cause.text).startswith("Of 2 senders so much mail came back")
 
 
 def test_what_is_wanted_later_is_not_waiting_yet(overview, submit, clock):

@@ -34,6 +34,9 @@ FOUND: Final[dict[str, str]] = {
         "Exchange lets it create no more named properties: its mail goes without ours, and a lost answer is looked up"
         " by header and Message-ID"
     ),
+    "comes-back": gettext_noop(
+        "%(percent)s %% of its mail came back in 7 days (%(bounced)s of %(recipients)s recipients)"
+    ),
     "not-known": gettext_noop("not known"),
     "may-read": gettext_noop("Graph knows it, and its Sent Items may be read: lost answers are looked up"),
     "may-send": gettext_noop("its provider lets it send"),
@@ -66,6 +69,7 @@ ADVICE: Final[dict[str, str]] = {
     "grant-read": gettext_noop("grant Mail.Read to the app, restricted to its mailboxes, if that is wanted"),
     "grant-write": gettext_noop("grant Mail.ReadWrite to the app, restricted to its mailboxes, if that is wanted"),
     "make-names": gettext_noop("move the mailbox to make room for names; it is tried again after a week"),
+    "clean-lists": gettext_noop("others begin to refuse it: clean the lists its addresses come from"),
     "try-again": gettext_noop("try again; see the permissions of the app if it stays"),
 }
 

@@ -47,6 +47,10 @@ WHY: Final[dict[str, str]] = {
     "redis-refuses": gettext_noop("Redis refuses us: %(detail)s"),
     "redis-away": gettext_noop("Redis cannot be reached: %(detail)s"),
     "sender-paused-by": gettext_noop("%(name)s is paused by %(by)s %(until)s (%(reason)s); %(waiting)s."),
+    "bouncing": gettext_noop(
+        "%(percent)s %% of the mail of %(name)s came back in 7 days (%(bounced)s of %(recipients)s recipients):"
+        " others begin to refuse it; clean its lists."
+    ),
     "sender-paused": gettext_noop("%(name)s is paused %(until)s (%(reason)s); %(waiting)s."),
 }
 
@@ -55,6 +59,10 @@ COUNTED: Final = {
     "undecided": counted(
         "1 message may or may not have been sent and needs a decision.",
         "%(number)s messages may or may not have been sent and need a decision.",
+    ),
+    "senders-bouncing": counted(
+        "Of 1 sender so much mail came back in 7 days that others begin to refuse it.",
+        "Of %(number)s senders so much mail came back in 7 days that others begin to refuse it.",
     ),
     "failed": counted("1 message could not be sent.", "%(number)s messages could not be sent."),
 }
@@ -129,7 +137,7 @@ def _filled(name: str, value: Any) -> Any:
             return _said(value)
         case bool():
             return value
-        case int():
+        case int() | float():
             return write_number(value)
         case Mapping():
             reasons = [f"{write_number(number)} {write_wait(reason)}" for reason, number in sorted(value.items())]

@@ -134,13 +134,13 @@ def people(name: str, status_: str | None, search: str, limit: int, after: int, 
     if json_:
         print_json({"people": found})
         return
-    shown = table("no", "address", "status", "sent", "mailbox", "error", folds=("error",), drops=("mailbox", "sent"))
+    shown = table("no", "address", "status", "sent", "mailbox", "told", folds=("told",), drops=("mailbox", "sent"))
     now = utc_now()
     for one in found:
         sent = "" if one.sent_on is None else moment(one.sent_on, now)
-        shown.add_row(
-            str(one.number), plain(one.address), one.status, sent, plain(one.mailbox or ""), plain(one.error or "")
-        )
+        back = f"bounced ({one.bounced})" if one.bounced else None
+        told = ", ".join(filter(None, (one.error, back, "unsubscribed" if one.unsubscribed_on else None)))
+        shown.add_row(str(one.number), plain(one.address), one.status, sent, plain(one.mailbox or ""), plain(told))
     print_table(shown, "Nobody matches.")
     if len(found) == limit:
         click.echo(f"There may be more: --after {found[-1].number}", err=True)

@@ -19,7 +19,9 @@ from rqmail.models.progress import Outcome, Wanted
 
 _S = CampaignState
 
-_CSV_COLUMNS = ("address", "name", "status", "sentOn", "mailbox", "error", "messageId", "number")
+_CSV_COLUMNS = (
+    "address", "name", "status", "sentOn", "mailbox", "error", "messageId", "number", "bounced", "unsubscribedOn",
+)  # fmt: skip
 
 #: Outcomes fetched in one statement.
 _AT_ONCE = 1_000

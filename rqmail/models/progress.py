@@ -8,6 +8,7 @@ from datetime import datetime
 
 from rqmail.models.base import db, from_column, is_postgresql, pooled_connection, to_column
 from rqmail.models.campaigns import Campaign, CampaignState
+from rqmail.models.suppression import INSTALLATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,8 @@ class Outcome:
     """What became of one person's mail.
 
     ``status`` is that of the message; of who has none, ``WAITING``, ``HELD`` or ``SUPPRESSED``. ``mailbox`` is the key
-    of the one that writes to them.
+    of the one that writes to them, ``bounced`` the code with which the mail came back, ``unsubscribed_on`` since when
+    the person wants none any more.
     """
 
     number: int
@@ -26,6 +28,8 @@ class Outcome:
     mailbox: str | None = None
     sent_on: datetime | None = None
     error: str | None = None
+    bounced: str | None = None
+    unsubscribed_on: datetime | None = None
 
 
 _STATUS = "CASE WHEN r.message_id IS NULL THEN r.state ELSE COALESCE(m.status, 'CANCELLED') END"
@@ -136,13 +140,29 @@ def outcomes(campaign: Campaign, wanted: Wanted = Wanted(), *, after: int = 0, l
             values.append(value)
     sql = f"""
         SELECT r.number, r.address, r.name, {_STATUS}, r.message_id,
-               m.sender, m.sent_on, m.last_error
+               m.sender, m.sent_on, m.last_error,
+               (SELECT MAX(b.code) FROM recipient_result b WHERE b.message_id = r.message_id AND b.result = 'bounced'),
+               (SELECT s.unsubscribed_on FROM suppression s WHERE s.address = r.person AND s.scope = '{INSTALLATION}')
         FROM campaign_recipient r LEFT JOIN message m ON m.id = r.message_id
         WHERE {" AND ".join(conditions)} ORDER BY r.number LIMIT {p}
     """  # noqa: S608 - only placeholders are put in
     with pooled_connection():
         rows = db.execute_sql(sql, [*values, limit]).fetchall()
-    return [Outcome(row[0], row[1], row[2], row[3], row[4], _key(row[5]), from_column(row[6]), row[7]) for row in rows]
+    return [
+        Outcome(
+            number,
+            address,
+            name,
+            status,
+            message_id,
+            _key(sender),
+            from_column(sent_on),
+            error,
+            bounced,
+            from_column(left),
+        )
+        for number, address, name, status, message_id, sender, sent_on, error, bounced, left in rows
+    ]
 
 
 def _key(sender: str | None) -> str | None:

@@ -8,6 +8,8 @@ import json
 
 import pytest
 
+from rqmail.models.bounces import note_bounce
+
 LIST = "to,First name,price\nan@x.nl,An,12.5\nbo@x.nl,Bo,3\n"
 
 
@@ -51,6 +53,21 @@ def test_a_campaign_is_made_looked_at_started_and_ended_by_commands(run, run_jso
     assert run_json("campaign", "status", "spring")["cancelled"] == 2
     told = [line.action for line in reversed(app.audit.lines(limit=10))]
     assert told == [f"campaign.{verb}" for verb in ("create", "start", "start", "pause", "resume", "cancel")]
+
+
+@pytest.mark.usefixtures("files")
+def test_an_export_tells_whose_mail_came_back_and_who_is_unsubscribed(run, run_json, app):
+    run(*CREATE)
+    run("campaign", "start", "spring")
+    app.dispatcher.tick()
+    [an, _] = run_json("campaign", "people", "spring")["people"]
+    note_bounce(an["messageId"], "an@x.nl", code="5.1.1", detail="no", at=app.clock(), probable=False)
+    run("suppression", "add", "BO@x.nl", "--reason", "unsubscribe")
+    rows = list(csv.DictReader(io.StringIO(run("campaign", "export", "spring").stdout.lstrip("\ufeff"))))
+    assert [(one["bounced"], bool(one["unsubscribedOn"])) for one in rows] == [("5.1.1", False), ("", True)]
+    shown = run("campaign", "people", "spring").stdout
+    assert "bounced (5.1.1)" in shown
+    assert "unsubscribed" in shown
 
 
 @pytest.mark.usefixtures("files")

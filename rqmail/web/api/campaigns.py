@@ -231,7 +231,10 @@ class Again(ApiModel):
 
 
 class PersonOf(ApiModel):
-    """What became of one person's mail; number is the row of the list, mailbox the key of the one that writes."""
+    """What became of one person's mail; number is the row of the list, mailbox the key of the one that writes.
+
+    bounced is the code with which the mail came back, unsubscribedOn since when the person wants none any more.
+    """
 
     number: int
     address: str
@@ -241,6 +244,8 @@ class PersonOf(ApiModel):
     mailbox: str | None
     sent_on: datetime | None
     error: str | None
+    bounced: str | None
+    unsubscribed_on: datetime | None
 
 
 class PeoplePage(ApiModel):

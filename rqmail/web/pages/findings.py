@@ -35,7 +35,7 @@ FOUND: Final[dict[str, str]] = {
         " by header and Message-ID"
     ),
     "comes-back": gettext_noop(
-        "%(percent)s %% of its mail came back in 7 days (%(bounced)s of %(recipients)s recipients)"
+        "%(percent)s of its mail came back in 7 days (%(bounced)s of %(recipients)s recipients)"
     ),
     "not-known": gettext_noop("not known"),
     "may-read": gettext_noop("Graph knows it, and its Sent Items may be read: lost answers are looked up"),

@@ -48,7 +48,7 @@ WHY: Final[dict[str, str]] = {
     "redis-away": gettext_noop("Redis cannot be reached: %(detail)s"),
     "sender-paused-by": gettext_noop("%(name)s is paused by %(by)s %(until)s (%(reason)s); %(waiting)s."),
     "bouncing": gettext_noop(
-        "%(percent)s %% of the mail of %(name)s came back in 7 days (%(bounced)s of %(recipients)s recipients):"
+        "%(percent)s of the mail of %(name)s came back in 7 days (%(bounced)s of %(recipients)s recipients):"
         " others begin to refuse it; clean its lists."
     ),
     "sender-paused": gettext_noop("%(name)s is paused %(until)s (%(reason)s); %(waiting)s."),
@@ -128,6 +128,8 @@ def _said(sentence: Sentence) -> Markup:
 def _filled(name: str, value: Any) -> Any:
     if name == "next_on" and (value is None or value <= application().clock()):
         return say("now")
+    if name == "percent":
+        return f"{write_number(value)} %"
     match value:
         case None | datetime():
             return write_moment(value)
@@ -137,7 +139,7 @@ def _filled(name: str, value: Any) -> Any:
             return _said(value)
         case bool():
             return value
-        case int() | float():
+        case int():
             return write_number(value)
         case Mapping():
             reasons = [f"{write_number(number)} {write_wait(reason)}" for reason, number in sorted(value.items())]

@@ -240,7 +240,7 @@ class Door:
         left_out = len(checked.message.left_out)
         log.info(
             "smtp.accepted",
-            messageId=message_id,
+            messageUuid=message_id,
             replayed=submitted.replayed,
             suppressed=left_out,
             notices=[one.text for one in checked.all_notices()],

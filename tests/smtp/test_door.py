@@ -429,7 +429,7 @@ def test_what_one_should_know_of_a_mail_is_in_the_log_beside_its_id(
     with door.client() as client:
         client.send_message(sent, FROM, ["a@x.nl"])
     [told] = [one for one in heard if one["event"] == "smtp.accepted"]
-    assert told["messageId"] == stored()[0].id
+    assert told["messageUuid"] == stored()[0].id
     assert told["notices"] == ["Exchange or Outlook may keep run.exe from who receives it: its type is blocked"]
 
 

@@ -124,21 +124,19 @@ class Application:
     @_Part
     def redis(self) -> Redis:
         """The client for queues, tokens and metrics: retried during a restart, for a bounded time."""
-        from redis import Redis
         from redis.backoff import ExponentialBackoff
         from redis.retry import Retry
 
-        from rqmail.ratelimit.connections import DRIVER
+        from rqmail.redis_clients import redis_client
 
-        client: Redis = Redis.from_url(
+        return redis_client(
             self.settings.redis_url,
-            socket_connect_timeout=2,
-            socket_timeout=5,
+            ca_file=self.settings.redis_authority,
+            connect_timeout=2,
+            timeout=5,
             health_check_interval=30,
             retry=Retry(ExponentialBackoff(cap=1, base=0.05), 3),
-            driver_info=DRIVER,
         )
-        return client
 
     @_Part
     def metrics(self) -> Metrics:
@@ -161,6 +159,7 @@ class Application:
             clock=None if self.clock is utc_now else self.clock,
             history=lambda key, since_ms, _now_ms: sends_since(key, from_epoch_ms(since_ms)),
             lease_ms=round(self._lease.total_seconds() * 1000),
+            ca_file=self.settings.redis_authority,
             on_fail_open=lambda: self.metrics.count("fail-open", "reserve"),
         )
 

@@ -22,7 +22,7 @@ from rqmail.clock import Clock
 from rqmail.errors import JobRefusedError
 from rqmail.logs import event_log
 from rqmail.queue_state import LAST_TICK, MAIL, MAIL_HIGH, TICK_PREFIX, TICKS, WORKER_QUEUES, QueueState
-from rqmail.ratelimit.connections import DRIVER
+from rqmail.redis_clients import DRIVER
 from rqmail.text.scrubbing import scrubbed, scrubbed_start, without_addresses
 
 log = event_log()

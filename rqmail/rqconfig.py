@@ -12,6 +12,7 @@ from rqmail import logs
 from rqmail.errors import SettingsError
 from rqmail.queue_state import WORKER_QUEUES
 from rqmail.queues import JOB_CLASS
+from rqmail.redis_clients import stock_settings
 from rqmail.settings import Settings, load_settings
 from rqmail.text.scrubbing import keep_secret
 
@@ -39,5 +40,8 @@ _found = _settings()
 keep_secret(*_found.secrets)
 logs.configure(_found.log_format)
 
-REDIS_URL = _found.redis_url
+_server = stock_settings(_found.redis_url, _found.redis_authority)
+#: RQ reads where Redis is from the first of these that is not ``None``.
+REDIS_URL = _server.get("REDIS_URL")
+SENTINEL = _server.get("SENTINEL")
 QUEUES = list(WORKER_QUEUES)

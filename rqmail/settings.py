@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,6 +22,7 @@ from pydantic_settings import (
 from rqmail.errors import SettingsError
 from rqmail.setting_files import SUFFIX, FileSettingsSource
 from rqmail.text.decoding import encoding_of
+from rqmail.text.servers import checked_redis_address, checked_server_address
 from rqmail.text.values import (
     ENTRA_TENANT_ALLOWED,
     GUID_ALLOWED,
@@ -47,7 +47,7 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 _ALLOWED = {
     "timezone": "a time zone such as Europe/Amsterdam",
     "database_url": "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
-    "redis_url": "redis://HOST:PORT/DB, rediss://… or unix://PATH",
+    "redis_url": "redis://HOST:PORT/DB, rediss://…, unix://PATH or redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/DB",
     "graph_base_url": "an https address (http for loopback only)",
     "graph_authority": "an https address",
     "graph_tenant_id": ENTRA_TENANT_ALLOWED,
@@ -67,33 +67,12 @@ _ALLOWED = {
     "smtp_certificate": "a readable PEM file with a certificate",
     "smtp_key": "a readable PEM file with the certificate's key",
     "ca_bundle": "a readable file with PEM certificates",
+    "redis_ca": "a readable file with PEM certificates",
     "graph_certificate": "a readable PEM or PFX file with private key and certificate",
 }
 
 #: The largest whole number that the tables hold.
 _LARGEST = 2**31 - 1
-
-_HOST_WITH_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:]*)(?::(?P<port>.*))?")
-#: What may stand after the ? of Redis' address: the rest redis-py tells in tracebacks, or its time-outs go before ours.
-_A_TEXT = ("a text", re.compile(r".+"))
-_REDIS_OPTIONS = {
-    "db": ("a whole number", re.compile(r"[0-9]{1,9}")),
-    "username": _A_TEXT,
-    "password": _A_TEXT,
-    "client_name": _A_TEXT,
-    "protocol": ("2 or 3", re.compile(r"[23]")),
-}
-_REDISS_OPTIONS = _REDIS_OPTIONS | {
-    "ssl_cert_reqs": ("none, optional or required", re.compile(r"none|optional|required")),
-    "ssl_check_hostname": ("yes or no", re.compile(r"(?i)yes|no|true|false|1|0")),
-    "ssl_ca_certs": _A_TEXT,
-    "ssl_ca_path": _A_TEXT,
-    "ssl_certfile": _A_TEXT,
-    "ssl_keyfile": _A_TEXT,
-    "ssl_password": _A_TEXT,
-}
-
-_BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def is_loopback(host: str) -> bool:
@@ -114,43 +93,9 @@ def _database_url(value: str) -> str:
     if not value.startswith(("sqlite:///", "postgresql://", "postgres://")):
         raise ValueError
     # Checked here, for the libraries' own complaints quote the address with the password in it.
-    return checked_line(value, _ALLOWED["database_url"]) if value.startswith("sqlite:") else _server_url(value)
-
-
-def _redis_url(value: str) -> str:
-    if not value.startswith(("redis://", "rediss://", "unix://")):
-        raise ValueError
-    place = urlsplit(checked_line(value, _ALLOWED["redis_url"]) if value.startswith("unix:") else _server_url(value))
-    if place.scheme != "unix" and not re.fullmatch(r"/?[0-9]{0,9}/?", place.path):
-        raise ValueError("DB is a number")
-    options = _REDISS_OPTIONS if place.scheme == "rediss" else _REDIS_OPTIONS
-    for name, given in parse_qs(place.query, keep_blank_values=True).items():
-        if name not in options:
-            raise ValueError(f"after ? may stand {', '.join(options)}")
-        what, allowed = options[name]
-        if not allowed.fullmatch(given[0]):
-            raise ValueError(f"{name} is {what}")
-    return value
-
-
-def _server_url(value: str) -> str:
-    """Answer the address of a server, with a user, a password and ports that its client library can read."""
-    netloc, _, path = checked_line(value, "visible characters").split("://", 1)[1].partition("?")[0].partition("/")
-    userinfo, _, hosts = netloc.rpartition("@")
-    if "@" in path or "#" in value:
-        raise ValueError("in user and password, / is written %2F, # is written %23 and ? is written %3F")
-    if _BROKEN_PERCENT.search(userinfo):
-        raise ValueError("in user and password, % is written %25")
-    try:
-        unquote(userinfo, errors="strict")
-    except UnicodeDecodeError:
-        raise ValueError("what %XX stands for in user and password is UTF-8") from None
-    for host in hosts.split(","):
-        match = _HOST_WITH_PORT.fullmatch(host)
-        port = match["port"] if match else "?"
-        if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
-            raise ValueError("the port is a number from 1 to 65535")
-    return value
+    return (
+        checked_line(value, _ALLOWED["database_url"]) if value.startswith("sqlite:") else checked_server_address(value)
+    )
 
 
 def _https_url(value: str) -> str:
@@ -280,7 +225,9 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=ENV_FILE, extra="ignore", frozen=True)
 
     database_url: Annotated[str, AfterValidator(_database_url), Field(repr=False)] = "sqlite:///rqmail.db"
-    redis_url: Annotated[str, AfterValidator(_redis_url), Field(repr=False)] = "redis://127.0.0.1:6379/0"
+    redis_url: Annotated[str, AfterValidator(checked_redis_address), Field(repr=False)] = "redis://127.0.0.1:6379/0"
+    #: Who signed Redis' certificate, where that is neither known to the system nor in ``ca_bundle``.
+    redis_ca: OptionalFile = None
     secret_key: LongSecret = None
     #: What was the key before, separated by commas: what was signed or encrypted with one of them is still read.
     former_secret_keys: LongSecrets = None
@@ -366,6 +313,11 @@ class Settings(BaseSettings):
         """The key that secrets are kept with, and after it the former ones."""
         current = () if self.secret_key is None else (self.secret_key,)
         return tuple(one.get_secret_value() for one in (*current, *(self.former_secret_keys or ())))
+
+    @property
+    def redis_authority(self) -> Path | None:
+        """The file that says who may sign Redis' certificate; ``None``: whoever the system knows."""
+        return self.redis_ca or self.ca_bundle
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from pathlib import Path
 
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage, RedisStorage
@@ -17,6 +18,7 @@ from redis import RedisError
 from rqmail.administration.access import Access, Principal
 from rqmail.errors import RqmailError
 from rqmail.logs import event_log
+from rqmail.redis_clients import redis_client
 
 log = event_log(__name__)
 
@@ -48,9 +50,12 @@ class TooManyAttemptsError(RqmailError):
 class Attempts:
     """Looks at tokens and counts the wrong ones: in Redis, and more strictly in memory while Redis is away."""
 
-    def __init__(self, redis_url: str, sleep: Callable[[float], None] = time.sleep) -> None:
-        url = redis_url.replace("unix://", "redis+unix://", 1) if redis_url.startswith("unix://") else redis_url
-        shared = RedisStorage(url, key_prefix=_PREFIX, socket_connect_timeout=0.5, socket_timeout=0.5)
+    def __init__(
+        self, redis_url: str, sleep: Callable[[float], None] = time.sleep, *, ca_file: Path | None = None
+    ) -> None:
+        client = redis_client(redis_url, ca_file=ca_file, connect_timeout=0.5, timeout=0.5)
+        shared = RedisStorage("redis://", connection_pool=client.connection_pool, key_prefix=_PREFIX)
+        self._client = client  # closes its connections when it is forgotten
         self._shared: RateLimiter = FixedWindowRateLimiter(shared)
         self._alone: RateLimiter = FixedWindowRateLimiter(MemoryStorage())
         self._sleep = sleep

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Sequence
 from types import FrameType
 
-from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import RedisError
 from rq import Queue, SimpleWorker
@@ -17,6 +16,7 @@ from rqmail.bootstrap import Application
 from rqmail.logs import event_log
 from rqmail.queue_state import WORKER_QUEUES
 from rqmail.queues import MailJob
+from rqmail.redis_clients import redis_client
 
 log = event_log()
 
@@ -70,7 +70,8 @@ def run(application: Application, *, burst: bool = False, queues: Sequence[str] 
 
 def _work(application: Application, queues: Sequence[str], *, burst: bool) -> int:
     # RQ stretches its connection's timeouts to wait for work: it gets one of its own.
-    redis: Redis = Redis.from_url(application.settings.redis_url, socket_connect_timeout=2)
+    settings = application.settings
+    redis = redis_client(settings.redis_url, ca_file=settings.redis_authority, connect_timeout=2)
     stopping = application.lanes.stopping
     warned = False
     while not stopping.is_set():

@@ -6,15 +6,11 @@ import os
 from collections import deque
 from typing import Any
 
-from redis import ConnectionPool, Redis, __version__
+from redis import ConnectionPool, Redis
 from redis.connection import Connection
-from redis.driver_info import DriverInfo
 from redis.exceptions import ConnectionError
 
 from rqmail.clock import monotonic
-
-#: What a connection says it is; left to redis-py, that is looked up on disk for each one, which takes longer than it.
-DRIVER = DriverInfo(lib_version=__version__)
 
 #: A connection idle for longer is checked by its pool before it is used again, in seconds.
 _TRUSTED_SECONDS = 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Self
 
 from redis import Redis
@@ -13,7 +14,6 @@ from redis.retry import Retry
 
 from rqmail.clock import Clock, monotonic
 from rqmail.errors import InvalidInputError, PauseCause
-from rqmail.ratelimit.connections import DRIVER
 from rqmail.ratelimit.encoding import (
     Encoding,
     Why,
@@ -35,6 +35,7 @@ from rqmail.ratelimit.server import Server, may_have_run
 from rqmail.ratelimit.switches import LONGEST_PAUSE_MS, Switches
 from rqmail.ratelimit.uncounted import Uncounted
 from rqmail.ratelimit.usage import Held, Usage
+from rqmail.redis_clients import redis_client
 
 __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
@@ -97,18 +98,19 @@ class MailRateLimiter:
         clock: Clock | Callable[[], float] | None = None,
         history: SendHistory | None = None,
         *,
+        ca_file: Path | None = None,
         lease_ms: int = LEASE_MS,
         monotonic_clock: Callable[[], float] = monotonic,
         on_fail_open: Callable[[], object] = lambda: None,
     ) -> Self:
         """Make a limiter with a client of its own, whose timeouts are short and which never tries twice."""
-        redis = Redis.from_url(
+        redis = redis_client(
             redis_url,
-            socket_connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            socket_timeout=READ_TIMEOUT_SECONDS,
+            ca_file=ca_file,
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            timeout=READ_TIMEOUT_SECONDS,
             retry=Retry(NoBackoff(), 0),
             max_connections=MOST_CONNECTIONS,
-            driver_info=DRIVER,
         )
         return cls(
             redis,

@@ -94,7 +94,7 @@ class Server:
             application = self._application
             door = Door(
                 application.access,
-                Attempts(application.settings.redis_url),
+                Attempts(application.settings.redis_url, ca_file=application.settings.redis_authority),
                 application.submission,
                 application.intake,
                 threads,

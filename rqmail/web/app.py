@@ -28,8 +28,9 @@ def create_app(
     """
     app = Flask("rqmail.web")
     app.request_class = ApiRequest
-    configure(app, application.settings, trusted_hosts)
-    bind(app, application, Attempts(application.settings.redis_url))
+    settings = application.settings
+    configure(app, settings, trusted_hosts)
+    bind(app, application, Attempts(settings.redis_url, ca_file=settings.redis_authority))
     answers.install(app)
     auth.install(app)
     unstorable.install(app)

@@ -35,7 +35,7 @@ class App:
 
 @pytest.fixture
 def app(redis_url) -> App:
-    return App(SimpleNamespace(redis_url=redis_url))
+    return App(SimpleNamespace(redis_url=redis_url, redis_authority=None))
 
 
 @pytest.fixture

@@ -90,6 +90,7 @@ def environment_for(sandbox: Sandbox, database_url: str, redis_url: str) -> dict
         "RQMAIL_GRAPH_TENANT_ID": sandbox.directory.tenant_id,
         "RQMAIL_GRAPH_CLIENT_ID": sandbox.directory.client_id,
         "RQMAIL_GRAPH_CLIENT_SECRET": sandbox.directory.client_secret,
+        "RQMAIL_WEB_URL": "http://127.0.0.1:8080",
         "RQMAIL_SEND_TIMEOUT_SECONDS": "3",
         "RQMAIL_UNKNOWN_GRACE_SECONDS": "120",
         "RQMAIL_LOG_FORMAT": "json",

@@ -67,19 +67,26 @@ class Timetable:
 
     def register(self) -> list[str]:
         """Put the ticks on the schedule that are missing or not as wanted, due now; answer their ids."""
+        missing = self._missing()
+        for tick in missing:
+            self._put(tick)
+        return [tick.id for tick in missing]
+
+    def missing(self) -> list[str]:
+        """Answer the ids that :meth:`register` would put on the schedule; nothing is changed."""
+        return [tick.id for tick in self._missing()]
+
+    def _missing(self) -> list[Tick]:
         pipe = self._redis.pipeline(transaction=False)
         for tick in self._ticks:
             pipe.zscore(SCHEDULE, tick.id)
             pipe.hmget(MailJob.key_for(tick.id), "meta", "origin", "data")
         found = pipe.execute(raise_on_error=False)
-        missing = [
+        return [
             tick
             for tick, due, stored in zip(self._ticks, found[::2], found[1::2], strict=True)
             if not isinstance(due, float) or not _is_as_wanted(tick, stored)
         ]
-        for tick in missing:
-            self._put(tick)
-        return [tick.id for tick in missing]
 
     def keep(self) -> list[str]:
         """Register what is missing and answer its ids; while Redis is away that is nothing."""

@@ -6,21 +6,25 @@ from datetime import timedelta
 
 import click
 
-from rqmail.bootstrap import application
+from rqmail.bootstrap import Application, application
 from rqmail.cli.checkup import alike_as_one, check_everything
 from rqmail.cli.errors import FAILED
 from rqmail.cli.parameters import Duration
 from rqmail.cli.printing import json_option, print_json
-from rqmail.models.migrate import migrate
+from rqmail.models.migrate import migrate, pending
 from rqmail.terminal.tables import console, plain, table
 from rqmail.text.counting import counted
 
 
 @click.command()
+@click.option("--check", is_flag=True, help="Change nothing; exit with 1 when something is missing, and say what.")
 @json_option
-def init(*, json_: bool) -> None:
+def init(*, check: bool, json_: bool) -> None:
     """Create or update the tables and register the ticks. Safe to repeat; run it after every update."""
     app = application()
+    if check:
+        _say_what_is_missing(app, json_=json_)
+        return
     applied = migrate()
     if not json_:
         click.echo(f"Tables: {', '.join(applied) or 'up to date'}.")
@@ -30,6 +34,21 @@ def init(*, json_: bool) -> None:
         print_json({"migrations": applied, "ticks": registered})
     else:
         click.echo(f"Ticks: {', '.join(registered) or 'registered already'}.")
+
+
+def _say_what_is_missing(app: Application, *, json_: bool) -> None:
+    steps = pending()
+    if steps and not json_:
+        click.echo(f"Tables: {', '.join(steps)} not applied; run `rqmail init`.")
+    ticks = app.timetable.missing()
+    if json_:
+        print_json({"ready": not (steps or ticks), "migrations": steps, "ticks": ticks})
+    elif ticks:
+        click.echo(f"Ticks: {', '.join(ticks)} not registered; run `rqmail init`.")
+    elif not steps:
+        click.echo("Tables and ticks are as this version wants them.")
+    if steps or ticks:
+        raise click.exceptions.Exit(FAILED)
 
 
 @click.command()

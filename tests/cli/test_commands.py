@@ -153,6 +153,29 @@ def test_without_redis_the_tables_are_made_and_the_rest_is_told(environment, tmp
     assert told.stderr.startswith("Error: Redis cannot be used: ")
 
 
+def test_init_can_be_asked_what_is_missing_without_changing_anything(run, run_json, redis_client):
+    missing = run("init", "--check", "--json")
+    assert missing.exit_code == 1
+    told = json.loads(missing.stdout)
+    assert (told["ready"], told["migrations"]) == (False, [])
+    assert "rqmail-tick-recover" in told["ticks"]
+    assert redis_client.keys() == []
+    run("init")
+    assert run_json("init", "--check") == {"ready": True, "migrations": [], "ticks": []}
+    redis_client.flushall()
+    again = run("init", "--check")
+    assert (again.exit_code, "run `rqmail init`" in again.stdout) == (1, True)
+
+
+def test_tables_that_are_behind_are_told_also_while_redis_is_away(environment, tmp_path):
+    url = f"sqlite:///{tmp_path}/new.db"
+    told = rqmail("init", "--check", RQMAIL_DATABASE_URL=url, RQMAIL_REDIS_URL="redis://127.0.0.1:1/0")
+    assert told.returncode == 1
+    assert told.stdout.startswith("Tables: 0001")
+    assert "not applied; run `rqmail init`" in told.stdout
+    assert told.stderr.startswith("Error: Redis cannot be used: ")
+
+
 def test_init_is_safe_to_repeat(run_json):
     assert run_json("init")["ticks"]
     assert run_json("init") == {"migrations": [], "ticks": []}

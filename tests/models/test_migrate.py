@@ -56,3 +56,26 @@ def test_a_filled_table_keeps_its_rows_when_its_checks_of_limits_are_taken_away(
         assert db.execute_sql(indexes).fetchall() == had
         assert migrate()[0] == "0015_paused_by"
         assert SystemMailbox.get().pacing == "even"
+
+
+def test_no_step_takes_away_or_demands_what_the_version_before_does_not_know(tmp_path):
+    """A step expands: columns stay, and a new one in a table there is may be left out by who inserts."""
+    with bound("sqlite", f"sqlite:///{tmp_path}/steps.db"):
+        runner = migrations._runner()
+        before: dict[str, dict[str, bool]] = {}
+        for step in pending():
+            runner.up(step)
+            tables = [name for (name,) in db.execute_sql("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            after = {
+                table: {
+                    name: bool(notnull) and default is None
+                    for _, name, _, notnull, default, _ in db.execute_sql(f"PRAGMA table_info({table})").fetchall()
+                }
+                for table in tables
+            }
+            for table, columns in before.items():
+                assert columns.keys() <= after.get(table, {}).keys(), f"{step} takes columns of {table} away"
+                demanded = {name for name, needed in after[table].items() if needed and name not in columns}
+                assert not demanded, f"{step} demands {demanded} of {table}"
+            before = after
+        assert pending() == []

@@ -24,6 +24,9 @@ def asked() -> dict[str, str]:
     found = {rule["alert"]: rule["expr"] for group in rules["groups"] for rule in group["rules"]}
     for panel in dashboard["panels"]:
         found[panel["title"]] = " ".join(target["expr"] for target in panel["targets"])
+    worker = yaml.safe_load_all((DEPLOY / "kubernetes" / "worker.yaml").read_text(encoding="utf-8"))
+    [scaler] = [one["spec"] for one in worker if one["kind"] == "HorizontalPodAutoscaler"]
+    found["autoscaler"] = " ".join(metric["external"]["metric"]["name"] for metric in scaler["metrics"])
     return found
 
 

@@ -21,6 +21,7 @@ from rqmail.insight.explaining import stopped
 from rqmail.insight.readiness import machinery_of
 from rqmail.insight.standing import Sentence
 from rqmail.mailers.graph.certificate import read_certificate
+from rqmail.models.deliveries import readings
 from rqmail.models.mailbox import unmarked_mailboxes
 from rqmail.models.migrate import pending
 from rqmail.queue_state import MAIL, MAIL_HIGH, QueueState
@@ -116,7 +117,10 @@ class Checkup:
         """Check what all senders need, but for their providers: that takes a moment."""
         database = Sentence("check-database", "check RQMAIL_DATABASE_URL and that the server runs")
         server = Sentence("check-redis", "check RQMAIL_REDIS_URL and that the server runs")
-        findings = [*self._variables(), *_made("database", database, self._database)]
+        stored = _made("database", database, self._database)
+        findings = [*self._variables(), *stored]
+        if all(one.level != "error" for one in stored):
+            findings += _made("message trace", _NOTHING, self._traces)
         if self._settings.secret_key is not None and all(one.level != "error" for one in findings):
             findings += _made("secret key", database, self._secret_key)
         redis = _made("redis", server, self._redis)
@@ -210,6 +214,17 @@ class Checkup:
         elif self._settings.former_secret_keys and not report.unreadable and report.tokens is not None:
             text = Sentence("no-former-key-needed", "nothing stored needs a former key any more")
             yield Finding("secret key", "ok", text)
+
+    def _traces(self) -> Iterator[Finding]:
+        """Tell whether Exchange's message trace was read when it was last asked for; nothing where it never was."""
+        for tenant, reading in readings().items():
+            if reading.problem is None:
+                text = Sentence("traces-read", "it is read: whether mail was delivered is known")
+                yield Finding("message trace", "ok", text)
+            else:
+                problem = f"{tenant}: {reading.problem}" if tenant else reading.problem
+                advice = "whether mail was delivered stays unknown until then, nothing else does"
+                yield Finding("message trace", "warning", _said(problem), Sentence("no-traces", advice))
 
     def _redis(self) -> Iterator[Finding]:
         health = self._limiter.health()

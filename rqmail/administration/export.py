@@ -9,6 +9,7 @@ from rqmail.administration.messages import Filter
 from rqmail.insight.jsonable import as_json
 from rqmail.insight.spreadsheet import csv_lines
 from rqmail.models import listing
+from rqmail.models.deliveries import deliveries_of
 
 #: Messages fetched at once.
 _AT_ONCE = 500
@@ -33,13 +34,15 @@ _COLUMNS = (
 
 def as_csv(wanted: Filter, delimiter: str = ",") -> Iterator[str]:
     """Write the matching messages with all their recipients, a line at a time."""
-    return csv_lines((*_COLUMNS, "recipients"), _rows(wanted), delimiter)
+    return csv_lines((*_COLUMNS, "recipients", "delivery"), _rows(wanted), delimiter)
 
 
 def _rows(wanted: Filter) -> Iterator[list[object]]:
     last: str | None = None
     while found := messages.find(wanted, limit=_AT_ONCE, after=last):
-        addresses = listing.addresses([one.id for one in found])
+        ids = [one.id for one in found]
+        addresses, delivered = listing.addresses(ids), deliveries_of(ids)
         for one in found:
-            yield [*(as_json(getattr(one, column)) for column in _COLUMNS), ", ".join(addresses[one.id])]
+            told = ", ".join(f"{address} {known.status}" for address, known in delivered.get(one.id, {}).items())
+            yield [*(as_json(getattr(one, column)) for column in _COLUMNS), ", ".join(addresses[one.id]), told]
         last = found[-1].id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +17,7 @@ from rqmail.models.backlog import Place
 from rqmail.models.base import pooled_connection
 from rqmail.models.content import Importance, Person
 from rqmail.models.contents import Contents
+from rqmail.models.deliveries import Delivery, deliveries_of
 from rqmail.models.listing import Filter
 from rqmail.models.message import Message, MessageStatus, Priority
 from rqmail.models.recipients import Result, results_of
@@ -80,6 +81,7 @@ class RecipientView:
     kind: str
     address: str
     name: str
+    delivery: Delivery | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,9 @@ class MessageView(MessageLine):
 def show(message_id: str) -> MessageView:
     """Answer one message in full."""
     row = _row(message_id)
-    return _view(row, contents_of([message_id])[message_id], results_of([message_id]).get(message_id, []))
+    results, delivered = results_of([message_id]), deliveries_of([message_id])
+    contents = contents_of([message_id])[message_id]
+    return _view(row, contents, results.get(message_id, []), delivered.get(message_id, {}))
 
 
 def attachment(message_id: str, number: str) -> AttachmentView:
@@ -192,8 +196,12 @@ def show_all(message_ids: Sequence[str]) -> list[MessageView]:
     with pooled_connection():
         rows = {row.id: row for row in Message.select().where(Message.id.in_(list(message_ids)))}
     contents = contents_of(list(rows))
-    results = results_of(list(rows))
-    return [_view(rows[one], contents[one], results.get(one, [])) for one in message_ids if one in rows]
+    results, delivered = results_of(list(rows)), deliveries_of(list(rows))
+    return [
+        _view(rows[one], contents[one], results.get(one, []), delivered.get(one, {}))
+        for one in message_ids
+        if one in rows
+    ]
 
 
 def find(wanted: Filter, *, limit: int = 50, after: str | None = None) -> list[MessageLine]:
@@ -297,12 +305,16 @@ def _act(action: BulkActionName, ids: Sequence[str], now: datetime, by: str) -> 
     return sum(_decide(_row(one), decision, now, by) for one in ids)
 
 
-def _view(row: Message, contents: Contents, results: Iterable[Result]) -> MessageView:
+def _view(
+    row: Message, contents: Contents, results: Iterable[Result], delivered: Mapping[str, Delivery]
+) -> MessageView:
     extras = contents.extras
     return MessageView(
         **_line_fields(row, contents.recipients[0].address if contents.recipients else None),
         mailbox_key=row.mailbox_key,
-        recipients=tuple(RecipientView(to.kind.value, to.address, to.name) for to in contents.recipients),
+        recipients=tuple(
+            RecipientView(to.kind.value, to.address, to.name, delivered.get(to.address)) for to in contents.recipients
+        ),
         results=tuple(
             ResultView(one.address, one.result, one.code, one.detail, one.at, one.probable) for one in results
         ),

@@ -31,7 +31,18 @@ _STATUSES = [
     "EXPIRED",
 ]
 
-_NUMBERS = ("recipients", "sent", "waiting", "failed", "unknown", "bounced", "suppressed", "cancelled", "expired")
+_NUMBERS = (
+    "recipients",
+    "sent",
+    "waiting",
+    "failed",
+    "unknown",
+    "bounced",
+    "delivered",
+    "suppressed",
+    "cancelled",
+    "expired",
+)
 
 
 @click.command("list")
@@ -112,6 +123,7 @@ def _numbers(shown: CampaignLine) -> Iterator[tuple[str, int]]:
         "failed",
         "unknown",
         "bounced",
+        "delivered",
         "suppressed",
         "cancelled",
         "expired",

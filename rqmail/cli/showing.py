@@ -51,6 +51,10 @@ def print_view(view: MessageView, wait: Wait, now: datetime) -> None:
         sure = ", probably" if result.probable else ""
         why = f"{result.code}: {result.detail}" if result.detail else result.code
         out.print(f"{result.result:>10}  {plain(f'{result.address} ({why}{sure}, {moment(result.at, now)})')}")
+    for known in (one.delivery for one in view.recipients if one.delivery is not None):
+        sure = ", probably" if known.probable else ""
+        taken = f"{known.address} ({known.status}{sure}, taken {moment(known.received_on, now)})"
+        out.print(f"{'delivery':>10}  {plain(taken)}")
     happened = table("when", "what", "by", "detail", folds=("what", "detail"), drops=("by",))
     for one in view.events:
         happened.add_row(moment(one.at, now), plain(_what(one)), plain(one.by or ""), plain(_detail(one)))

@@ -21,6 +21,7 @@ _S = CampaignState
 
 _CSV_COLUMNS = (
     "address", "name", "status", "sentOn", "mailbox", "error", "messageId", "number", "bounced", "unsubscribedOn",
+    "delivery",
 )  # fmt: skip
 
 #: Outcomes fetched in one statement.
@@ -39,8 +40,8 @@ class CampaignLine:
 
     ``recipients`` are the people it was created for; each of them is ``sent``, ``waiting`` (also while the mail is
     being sent), ``failed``, ``unknown``, ``cancelled``, ``expired`` or, since then, ``suppressed``; that counts those
-    who were suppressed before, too. ``bounced`` are some of the sent. ``done_on`` is ``None`` where nobody can tell; of
-    one that is over it is when its last mail left.
+    who were suppressed before, too. ``bounced`` are some of the sent, as are ``delivered``, where Exchange tells that.
+    ``done_on`` is ``None`` where nobody can tell; of one that is over it is when its last mail left.
     """
 
     id: int
@@ -53,6 +54,7 @@ class CampaignLine:
     failed: int
     unknown: int
     bounced: int
+    delivered: int
     suppressed: int
     cancelled: int
     expired: int
@@ -117,14 +119,15 @@ class CampaignProgress:
         """List campaigns, the newest first; ``after`` is the id of the last one already seen."""
         found = campaigns.all_campaigns(limit=limit, after=after)
         ids = [one.id for one in found]
-        counted, bounced = progress.counts(ids), progress.bounces(ids)
-        return [self._line(one, counted[one.id], bounced.get(one.id, 0)) for one in found]
+        counted, bounced, delivered = progress.counts(ids), progress.bounces(ids), progress.delivered(ids)
+        return [self._line(one, counted[one.id], bounced.get(one.id, 0), delivered.get(one.id, 0)) for one in found]
 
     def show(self, name: str) -> CampaignView:
         """Answer one campaign in full."""
         campaign = campaigns.find(name)
         counted = progress.counts([campaign.id])[campaign.id]
-        line = self._line(campaign, counted, progress.bounces([campaign.id]).get(campaign.id, 0))
+        bounced, delivered = progress.bounces([campaign.id]), progress.delivered([campaign.id])
+        line = self._line(campaign, counted, bounced.get(campaign.id, 0), delivered.get(campaign.id, 0))
         by_sender = progress.counts_of_senders(campaign)
         pool = sorted({*campaigns.senders_of([campaign.id])[campaign.id], *by_sender})
         window = window_of(campaign.window)
@@ -172,7 +175,7 @@ class CampaignProgress:
         """Count what was sent in each minute in which anything was."""
         return progress.sent_by_minute(campaigns.find(name))
 
-    def _line(self, campaign: Campaign, counted: dict[str, int], bounced: int) -> CampaignLine:
+    def _line(self, campaign: Campaign, counted: dict[str, int], bounced: int, delivered: int) -> CampaignLine:
         waiting = sum(counted.get(one, 0) for one in ("WAITING", "HELD", "SCHEDULED", "QUEUED", "SENDING"))
         untold = counted.get("WAITING", 0) + counted.get("HELD", 0)
         never = _never(campaign)
@@ -187,6 +190,7 @@ class CampaignProgress:
             failed=counted.get("ERROR", 0),
             unknown=counted.get("UNKNOWN", 0),
             bounced=bounced,
+            delivered=delivered,
             suppressed=counted.get("SUPPRESSED", 0),
             cancelled=counted.get("CANCELLED", 0) + (untold if never == "CANCELLED" else 0),
             expired=counted.get("EXPIRED", 0) + (untold if never == "EXPIRED" else 0),

@@ -224,20 +224,6 @@ def oldest_open(mailboxes: Collection[str], since: datetime, *, unknown: bool) -
     return min((one for one in found if one is not None), default=None)
 
 
-def delivered(campaign_ids: Sequence[int]) -> dict[int, int]:
-    """Count for each of these campaigns the people whose mail the trace says was delivered."""
-    if not campaign_ids:
-        return {}
-    sql = (
-        "SELECT m.campaign_id, COUNT(DISTINCT d.message_id) FROM recipient_delivery d"  # noqa: S608 - placeholders
-        " JOIN message m ON m.id = d.message_id"
-        f" WHERE m.campaign_id IN ({', '.join([db.param] * len(campaign_ids))}) AND d.status = 'delivered'"
-        " GROUP BY m.campaign_id"
-    )
-    with pooled_connection():
-        return {row[0]: int(row[1]) for row in db.execute_sql(sql, list(campaign_ids)).fetchall()}
-
-
 def _in_parts(values: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(values), _AT_ONCE):
         yield values[start : start + _AT_ONCE]

@@ -17,7 +17,7 @@ class Outcome:
 
     ``status`` is that of the message; of who has none, ``WAITING``, ``HELD`` or ``SUPPRESSED``. ``mailbox`` is the key
     of the one that writes to them, ``bounced`` the code with which the mail came back, ``unsubscribed_on`` since when
-    the person wants none any more.
+    the person wants none any more, ``delivery`` what the message trace says, where that is read.
     """
 
     number: int
@@ -30,6 +30,7 @@ class Outcome:
     error: str | None = None
     bounced: str | None = None
     unsubscribed_on: datetime | None = None
+    delivery: str | None = None
 
 
 _STATUS = "CASE WHEN r.message_id IS NULL THEN r.state ELSE COALESCE(m.status, 'CANCELLED') END"
@@ -61,6 +62,20 @@ def bounces(campaign_ids: Sequence[int]) -> dict[int, int]:
         "SELECT m.campaign_id, COUNT(DISTINCT r.message_id) FROM recipient_result r"  # noqa: S608 - placeholders
         " JOIN message m ON m.id = r.message_id"
         f" WHERE m.campaign_id IN ({', '.join([db.param] * len(campaign_ids))}) AND r.result = 'bounced'"
+        " GROUP BY m.campaign_id"
+    )
+    with pooled_connection():
+        return {row[0]: int(row[1]) for row in db.execute_sql(sql, list(campaign_ids)).fetchall()}
+
+
+def delivered(campaign_ids: Sequence[int]) -> dict[int, int]:
+    """Count for each of these campaigns the people whose mail the trace says was delivered."""
+    if not campaign_ids:
+        return {}
+    sql = (
+        "SELECT m.campaign_id, COUNT(DISTINCT d.message_id) FROM recipient_delivery d"  # noqa: S608 - placeholders
+        " JOIN message m ON m.id = d.message_id"
+        f" WHERE m.campaign_id IN ({', '.join([db.param] * len(campaign_ids))}) AND d.status = 'delivered'"
         " GROUP BY m.campaign_id"
     )
     with pooled_connection():
@@ -142,8 +157,10 @@ def outcomes(campaign: Campaign, wanted: Wanted = Wanted(), *, after: int = 0, l
         SELECT r.number, r.address, r.name, {_STATUS}, r.message_id,
                m.sender, m.sent_on, m.last_error,
                (SELECT MAX(b.code) FROM recipient_result b WHERE b.message_id = r.message_id AND b.result = 'bounced'),
-               (SELECT s.unsubscribed_on FROM suppression s WHERE s.address = r.person AND s.scope = '{INSTALLATION}')
+               (SELECT s.unsubscribed_on FROM suppression s WHERE s.address = r.person AND s.scope = '{INSTALLATION}'),
+               d.status
         FROM campaign_recipient r LEFT JOIN message m ON m.id = r.message_id
+        LEFT JOIN recipient_delivery d ON d.message_id = r.message_id
         WHERE {" AND ".join(conditions)} ORDER BY r.number LIMIT {p}
     """  # noqa: S608 - only placeholders are put in
     with pooled_connection():
@@ -160,8 +177,9 @@ def outcomes(campaign: Campaign, wanted: Wanted = Wanted(), *, after: int = 0, l
             error,
             bounced,
             from_column(left),
+            delivery,
         )
-        for number, address, name, status, message_id, sender, sent_on, error, bounced, left in rows
+        for number, address, name, status, message_id, sender, sent_on, error, bounced, left, delivery in rows
     ]
 
 

@@ -18,6 +18,7 @@ from rqmail.administration.checkup import alike
 from rqmail.insight.checked import last_checks
 from rqmail.mailers.checking import SenderChecker
 from rqmail.models.base import db
+from rqmail.models.deliveries import Reading
 from rqmail.settings import Settings
 
 
@@ -44,6 +45,19 @@ def test_the_installation_is_checked_without_asking_a_provider(application, monk
         "workers": ("error", "no-worker"),
         "graph": ("warning", "no-graph"),
     }
+
+
+def test_whether_the_message_trace_may_be_read_is_told_as_it_was_found_last(application, clock):
+    def found():
+        [finding] = [one for one in application.checkup.installation() if one.name == "message trace"]
+        return finding.level, str(finding.text)
+
+    reading = Reading("contoso", clock(), problem="ExchangeMessageTrace.Read.All is missing")
+    reading.keep(clock())
+    assert found() == ("warning", "contoso: ExchangeMessageTrace.Read.All is missing")
+    reading.problem = None
+    reading.keep(clock())
+    assert found()[0] == "ok"
 
 
 def test_mail_that_goes_elsewhere_is_warned_of_with_where_it_goes(application, monkeypatch):

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from rqmail.models.bounces import note_bounce
+from rqmail.models.deliveries import Delivery, note_delivery
 
 LIST = "to,First name,price\nan@x.nl,An,12.5\nbo@x.nl,Bo,3\n"
 
@@ -82,6 +83,26 @@ def test_an_export_tells_of_everybody_in_the_order_of_the_list(run, run_json):
     lines = run("campaign", "export", "spring", "--json").stdout.splitlines()
     assert [json.loads(line)["address"] for line in lines] == ["an@x.nl", "bo@x.nl"]
     assert [one["address"] for one in run_json("campaign", "people", "spring", "-q", "BO")["people"]] == ["bo@x.nl"]
+
+
+@pytest.mark.usefixtures("files")
+def test_whether_people_got_it_is_told_by_every_command_that_tells_of_them(run, run_json, app):
+    run(*CREATE)
+    run("campaign", "start", "spring")
+    app.dispatcher.tick()
+    people = run_json("campaign", "people", "spring")["people"]
+    assert [one["delivery"] for one in people] == [None, None]
+    now = app.clock()
+    for person, status in zip(people, ("delivered", "quarantined"), strict=True):
+        note_delivery(person["messageId"], Delivery(person["address"], status, now, now, probable=False))
+    told = run_json("campaign", "status", "spring")
+    assert (told["delivered"], "delivered: 1" in run("campaign", "status", "spring").stdout) == (1, True)
+    exported = run("campaign", "export", "spring").stdout
+    assert [line.rpartition(",")[2] for line in exported.splitlines()] == ["delivery", "delivered", "quarantined"]
+    shown = run_json("message", "show", people[1]["messageId"])["recipients"][0]["delivery"]
+    assert (shown["address"], shown["status"], shown["probable"]) == ("bo@x.nl", "quarantined", False)
+    assert "bo@x.nl (quarantined, taken" in run("message", "show", people[1]["messageId"]).stdout
+    assert "bo@x.nl quarantined" in run("message", "export").stdout
 
 
 @pytest.mark.usefixtures("files")

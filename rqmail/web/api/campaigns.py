@@ -43,8 +43,8 @@ _Keys = Annotated[list[Line], BeforeValidator(listed), Field(min_length=1, max_l
 class CampaignOf(ApiModel):
     """One campaign in a list: of the recipients each was sent it, waits, failed, is unknown, cancelled, expired.
 
-    Since it was created some may have been suppressed; bounced are some of the sent. doneOn is null where nobody can
-    tell; of one that is over it is when its last mail left.
+    Since it was created some may have been suppressed; bounced are some of the sent, as delivered are, where Exchange
+    tells that. doneOn is null where nobody can tell; of one that is over it is when its last mail left.
     """
 
     id: int
@@ -57,6 +57,7 @@ class CampaignOf(ApiModel):
     failed: int
     unknown: int
     bounced: int
+    delivered: int
     suppressed: int
     cancelled: int
     expired: int
@@ -246,6 +247,7 @@ class PersonOf(ApiModel):
     error: str | None
     bounced: str | None
     unsubscribed_on: datetime | None
+    delivery: Literal["pending", "delivered", "expanded", "failed", "quarantined", "spam"] | None
 
 
 class PeoplePage(ApiModel):

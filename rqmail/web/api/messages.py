@@ -53,12 +53,27 @@ class MessageInList(ApiModel):
     last_error: str | None
 
 
+class DeliveryOf(ApiModel):
+    """What Exchange's message trace says of a mail at one recipient: pending may still change.
+
+    receivedOn is when Exchange took it, notedOn when this was read. It is probable where several mails of ours to that
+    recipient are alike. expanded went on to the members of a list.
+    """
+
+    address: str
+    status: Literal["pending", "delivered", "expanded", "failed", "quarantined", "spam"]
+    received_on: datetime
+    noted_on: datetime
+    probable: bool
+
+
 class RecipientOf(ApiModel):
-    """One recipient."""
+    """One recipient; delivery is null where the message trace is not read, or tells nothing of it."""
 
     kind: Literal["to", "cc", "bcc"]
     address: str
     name: str
+    delivery: DeliveryOf | None
 
 
 class ResultOf(ApiModel):

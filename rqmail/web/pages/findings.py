@@ -23,6 +23,7 @@ FOUND: Final[dict[str, str]] = {
     "no-senders": gettext_noop("nobody may send yet"),
     "redis-well": gettext_noop("reached; scripts and writes work"),
     "last-dispatch": gettext_noop("the last dispatch was %(age)s ago"),
+    "traces-read": gettext_noop("it is read: whether mail was delivered is known"),
     "no-graph": gettext_noop("Microsoft Graph is not configured"),
     "certificate-ends": gettext_noop("it expires on %(date)s, in %(days)s days"),
     "certificate-valid": gettext_noop("valid until %(date)s"),
@@ -70,6 +71,7 @@ ADVICE: Final[dict[str, str]] = {
     "grant-write": gettext_noop("grant Mail.ReadWrite to the app, restricted to its mailboxes, if that is wanted"),
     "make-names": gettext_noop("move the mailbox to make room for names; it is tried again after a week"),
     "clean-lists": gettext_noop("others begin to refuse it: clean the lists its addresses come from"),
+    "no-traces": gettext_noop("whether mail was delivered stays unknown until then, nothing else does"),
     "try-again": gettext_noop("try again; see the permissions of the app if it stays"),
 }
 

@@ -60,6 +60,7 @@ CHECKS: Final[Words] = {
     "senders": lazy_gettext("Senders"),
     "machinery": lazy_gettext("Scheduler and workers"),
     "graph": lazy_gettext("Microsoft Graph"),
+    "message trace": lazy_gettext("Message trace"),
 }
 
 #: Senders: one, many, asked about, not asked about in time, and never asked about.
@@ -283,6 +284,16 @@ SUPPRESSED: Final[Counted] = counted("1 address was added.", "%(number)s address
 RESULTS: Final[Words] = {
     "suppressed": lazy_gettext("Left out"),
     "bounced": lazy_gettext("Bounced"),
+}
+
+#: What the message trace says of a mail at one recipient.
+DELIVERIES: Final[Words] = {
+    "pending": lazy_gettext("under way"),
+    "delivered": lazy_gettext("delivered"),
+    "expanded": lazy_gettext("passed on to a list"),
+    "failed": lazy_gettext("not delivered"),
+    "quarantined": lazy_gettext("in quarantine"),
+    "spam": lazy_gettext("delivered as spam"),
 }
 
 #: Where an import is.

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 
 from rqmail.bootstrap import Application
+from rqmail.models.base import pooled_connection
+from rqmail.models.deliveries import Delivery, note_delivery
+from rqmail.models.message import Recipient
 from web.pages.conftest import Person
 
 PAGE = "/ui/campaigns"
@@ -43,6 +46,23 @@ def test_a_draft_is_made_looked_at_started_and_ended(admin: Person, news: str, a
     assert "an@x.nl" not in admin.look(f"{PAGE}/1?q=bo@").split('id="people"')[1]
     assert "an@x.nl,,CANCELLED" in admin.client.get(f"{PAGE}/1/export.csv").text
     assert "campaign.cancel" in admin.look("/ui/audit")
+
+
+def test_whether_people_got_it_is_on_the_page_of_the_campaign_and_of_the_message(
+    admin: Person, news: str, application: Application
+) -> None:
+    make(admin, mailboxes=news)
+    admin.send(f"{PAGE}/1/start", {})
+    application.dispatcher.tick()
+    now = application.clock()
+    with pooled_connection():
+        found = {row.address: row.message_id for row in Recipient.select()}
+    note_delivery(found["an@x.nl"], Delivery("an@x.nl", "delivered", now, now, probable=False))
+    note_delivery(found["bo@x.nl"], Delivery("bo@x.nl", "quarantined", now, now, probable=True))
+    shown = admin.look(f"{PAGE}/1")
+    assert "1 delivered" in shown
+    assert "in quarantine" in shown.split('id="people"')[1]
+    assert "in quarantine (probably)" in admin.look(f"/ui/messages/{found['bo@x.nl']}")
 
 
 def test_what_is_wrong_is_said_beside_its_field_and_what_was_typed_stays(admin: Person, news: str) -> None:

@@ -24,6 +24,10 @@ from rqmail.ratelimit.pacing import Pacing
 _ALIKE_MS = 60_000
 _ALIKE_SHARE = 200
 
+#: How often the end is looked for where mail that comes due meanwhile puts it off; then all mail for later counts.
+_LOOKS = 8
+_LATEST_MS = 2**62
+
 #: What may be asked at most.
 MOST_MESSAGES = 100_000_000
 MOST_RECIPIENTS_EACH = 500
@@ -35,7 +39,8 @@ MOST_PER_DAY = 1_000_000_000
 class Plan:
     """What is asked: ``messages`` more, shared by ``mailboxes`` (keys; none are all of them), under other limits.
 
-    ``at`` is when the further messages begin.
+    ``at`` is when the further messages begin. ``only_these`` asks when they are through: mail that waits for a moment
+    after that is not waited for.
     """
 
     mailboxes: tuple[str, ...] = ()
@@ -44,6 +49,7 @@ class Plan:
     per_minute: int | None = None
     recipients_per_day: int | None = None
     at: datetime | None = None
+    only_these: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +109,7 @@ class Planning:
             ]
             for key in budgets
         }
-        shares = _shares(budgets, lines, plan, now)
-        ends = {}
-        for key, budget in budgets.items():
-            ends[key] = done_on(budget, [*lines[key], Lot(shares[key], plan.recipients_each, _ms(plan.at))], now)
+        shares, ends = _passed_by(budgets, lines, plan, now)
         mailboxes = {
             asked[keys[key]].key: MailboxForecast(sum(lot.messages for lot in lines[key]), shares[key], end)
             for key, end in ends.items()
@@ -153,6 +156,27 @@ def _check(plan: Plan) -> None:
             raise InvalidInputError(name, value, f"a whole number from {least:,} to {most:,}")
     if len(set(plan.mailboxes)) < len(plan.mailboxes):
         raise InvalidInputError("mailbox", ", ".join(plan.mailboxes), "each mailbox once")
+
+
+def _passed_by(
+    budgets: Mapping[str, Budgets], lines: Mapping[str, Sequence[Lot]], plan: Plan, now: datetime
+) -> tuple[dict[str, int], dict[str, datetime | None]]:
+    """Answer how the further messages are shared, and when each member of the pool is done."""
+    moments = sorted({lot.not_before_ms for line in lines.values() for lot in line})
+    until = max(to_epoch_ms(now), _ms(plan.at)) if plan.only_these else _LATEST_MS
+    for attempt in range(_LOOKS):
+        counted = {key: [lot for lot in line if lot.not_before_ms <= until] for key, line in lines.items()}
+        shares = _shares(budgets, counted, plan, now)
+        ends = {
+            key: done_on(budget, [*counted[key], Lot(shares[key], plan.recipients_each, _ms(plan.at))], now)
+            for key, budget in budgets.items()
+        }
+        last = max((to_epoch_ms(end) for end in ends.values() if end is not None), default=until)
+        if not any(until < moment <= last for moment in moments):
+            break
+        # What comes due before the end goes first, and puts it off.
+        until = last if attempt < _LOOKS - 2 else _LATEST_MS
+    return shares, ends
 
 
 def _shares(

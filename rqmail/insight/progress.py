@@ -215,7 +215,7 @@ class CampaignProgress:
             begins = window.opens_after(begins)
         keys = [one.partition(":")[2] for one in campaigns.senders_of([campaign.id])[campaign.id]]
         try:
-            done = self._planning.forecast(Plan(tuple(keys), untold, at=begins)).done_on
+            done = self._planning.forecast(Plan(tuple(keys), untold, at=begins, only_these=True)).done_on
         except (ConflictError, RqmailError):
             return None
         return done if done is None or window is None else _within(window, begins, done - begins)

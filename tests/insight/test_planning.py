@@ -71,6 +71,18 @@ def test_urgent_mail_and_mail_for_later_are_waited_for_in_their_order(database, 
     assert planning(office).forecast(Plan()).done_on - START == about(minutes=30)
 
 
+def test_mail_for_a_moment_after_the_further_messages_are_through_is_not_waited_for(database, redis_client, clock):
+    office = Office(redis_client, clock)
+    sender = office.mailbox(rate_limit_per_minute=10)
+    submitted(new_message(sender, at=START + timedelta(hours=6)))
+    asked = Plan(messages=21, only_these=True)
+    assert planning(office).forecast(asked).done_on - START == about(minutes=2)
+    # What comes due meanwhile goes first, and puts them off.
+    submitted(*(new_message(sender, at=START + timedelta(seconds=90)) for _ in range(10)))
+    assert planning(office).forecast(asked).done_on - START == about(minutes=3)
+    assert planning(office).forecast(Plan(messages=21)).done_on - START == about(hours=6)
+
+
 def test_further_messages_are_shared_so_that_all_are_done_at_about_the_same_time(database, redis_client, clock):
     office = Office(redis_client, clock)
     busy = office.mailbox()

@@ -18,10 +18,18 @@ from support.clock import MovableClock
 from support.databases import fresh_sqlite, migrated_sqlite_file
 from web.asking import ADMIN_TOKEN
 from web.pages.browser import chromium
+from web.pages.campaigned import run_campaigns
 from web.pages.populated import populate
 from web.pages.serving import serving
 
 _COLOURS = 256
+
+CAMPAIGN_PAGES = {
+    "campaigns": "/ui/campaigns",
+    "campaign": "/ui/campaigns/2",
+    "campaign-preview": "/ui/campaigns/3#preview-title",
+    "suppression": "/ui/suppression",
+}
 
 
 def main(folder: Path) -> None:
@@ -48,6 +56,9 @@ def main(folder: Path) -> None:
                 with serving(application) as address, chromium() as browser:
                     for scheme in ("light", "dark"):
                         take_all(browser, address, scheme, shown, folder)
+                    run_campaigns(application, clock)  # last: their mail would fill the pages before
+                    for scheme in ("light", "dark"):
+                        take_campaigns(browser, address, scheme, folder)
         finally:
             valkey.stop()
 
@@ -67,6 +78,28 @@ def take_all(browser: Browser, address: str, scheme: str, shown: dict[str, str],
         "tokens": "/ui/tokens",
         "audit": "/ui/audit",
     }
+    page = sign_in(browser, address, scheme, folder / f"sign-in-{scheme}.png")
+    for name, path in pages.items():
+        page.goto(path)
+        take(page, folder / f"{name}-{scheme}.png")
+    page.set_viewport_size({"width": 390, "height": 844})
+    for name in ("overview", "mailboxes"):
+        page.goto(pages[name])
+        take(page, folder / f"{name}-phone-{scheme}.png")
+    page.context.close()
+
+
+def take_campaigns(browser: Browser, address: str, scheme: str, folder: Path) -> None:
+    """Take the pages of campaigns in one colour scheme."""
+    page = sign_in(browser, address, scheme)
+    for name, path in CAMPAIGN_PAGES.items():
+        page.goto(path)
+        take(page, folder / f"{name}-{scheme}.png")
+    page.context.close()
+
+
+def sign_in(browser: Browser, address: str, scheme: str, picture: Path | None = None) -> Page:
+    """Open a window and sign in; ``picture`` is where one of the form goes."""
     context = browser.new_context(
         base_url=address,
         color_scheme=scheme,
@@ -77,17 +110,11 @@ def take_all(browser: Browser, address: str, scheme: str, shown: dict[str, str],
     page = context.new_page()
     page.clock.install(time=datetime(2026, 11, 24, 10, 41, 36, tzinfo=UTC))
     page.goto("/login")
-    take(page, folder / f"sign-in-{scheme}.png")
+    if picture is not None:
+        take(page, picture)
     page.get_by_label("Token").fill(ADMIN_TOKEN)
     page.get_by_role("button", name="Sign in").click()
-    for name, path in pages.items():
-        page.goto(path)
-        take(page, folder / f"{name}-{scheme}.png")
-    page.set_viewport_size({"width": 390, "height": 844})
-    for name in ("overview", "mailboxes"):
-        page.goto(pages[name])
-        take(page, folder / f"{name}-phone-{scheme}.png")
-    context.close()
+    return page
 
 
 def take(page: Page, path: Path) -> None:

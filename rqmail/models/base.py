@@ -25,6 +25,12 @@ MAX_CONNECTIONS = {"sqlite": 1, "postgresql": 4}
 #: A pooled PostgreSQL connection used within this many seconds is trusted without asking the server again.
 _TRUSTED_SECONDS = 1.0
 
+#: A statement is prepared after this many times, as psycopg does.
+_PREPARED_AFTER = 5
+
+#: What PostgreSQL calls a write where only reads are allowed.
+_READ_ONLY = "25006"
+
 #: What a statement raises while the database cannot be reached or has no connection free.
 AWAY_ERRORS = (peewee.OperationalError, peewee.InterfaceError, MaxConnectionsExceeded)
 
@@ -51,18 +57,68 @@ class _SqlitePool(PooledSqliteDatabase):  # type: ignore[misc]
     """SQLite connections shared by threads, one at a time each."""
 
 
+class StandbyError(peewee.OperationalError):
+    """The server that was reached only reads: it is a standby, or was primary before a failover."""
+
+
+class _PostgresAdapter(peewee.Psycopg3Adapter):
+    """Connects to a server, or to a pooler before it that gives every transaction another of its connections."""
+
+    _takes_options = True
+
+    def connect(self, db: peewee.Database, **params: Any) -> Any:
+        """Connect; statements are prepared only where nothing stands between us and the server."""
+        from psycopg import OperationalError  # noqa: PLC0415 - SQLite alone needs no psycopg
+
+        try:
+            conn = super().connect(db, **(params if self._takes_options else _without_options(params)))  # type: ignore[no-untyped-call]
+        except OperationalError as error:
+            if not self._takes_options or "unsupported startup parameter" not in str(error):
+                raise
+            conn = super().connect(db, **_without_options(params))  # type: ignore[no-untyped-call]
+            self._takes_options = False
+        conn.prepare_threshold = None
+        conn.autocommit = True
+        # A pooler answers for connections that it made before: it cannot name the process that will serve the next.
+        if conn.execute("SELECT pg_backend_pid()").fetchone()[0] == conn.info.backend_pid:
+            conn.prepare_threshold = _PREPARED_AFTER
+        return conn
+
+
+def _without_options(params: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if name != "options"}
+
+
 class _PostgresPool(PooledPostgresqlDatabase):  # type: ignore[misc]
     """PostgreSQL connections that are asked for life only after they have been idle for a while."""
 
+    psycopg3_adapter = _PostgresAdapter
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._used_at: dict[int, float] = {}
+        self._only_read: set[int] = set()
         super().__init__(*args, **kwargs)
+
+    def execute_sql(self, sql: str, params: Any = None) -> Any:
+        """Run a statement; a server that only reads is not asked again over the connections there are."""
+        try:
+            return super().execute_sql(sql, params)
+        except peewee.InternalError as error:
+            if getattr(getattr(error, "orig", None), "sqlstate", None) != _READ_ONLY:
+                raise
+            self._only_read.add(id(self.connection()))
+            self.close_idle()
+            raise StandbyError(str(error)) from error
 
     def _is_closed(self, conn: Any) -> bool:
         fresh = time.monotonic() - self._used_at.get(id(conn), 0.0) < _TRUSTED_SECONDS
         return bool(conn.closed) if fresh else bool(super()._is_closed(conn))
 
     def _can_reuse(self, conn: Any) -> bool:
+        if id(conn) in self._only_read:
+            self._only_read.discard(id(conn))
+            conn.close()
+            return False
         self._used_at[id(conn)] = time.monotonic()
         return bool(super()._can_reuse(conn))
 
@@ -98,8 +154,7 @@ def connect(
             "postgresql://" + url.split("://", 1)[1],
             max_connections=limit,
             prefer_psycopg3=True,
-            connect_timeout=5,
-            options="-c TimeZone=UTC -c statement_timeout=60000",
+            **_beside(url),
         )
     _close_former()
     db.initialize(database)
@@ -107,6 +162,25 @@ def connect(
     _slots = threading.BoundedSemaphore(limit)
     _wait_seconds = wait_seconds
     return database
+
+
+def _beside(url: str) -> dict[str, Any]:
+    """Answer what a connection is made with beside what the address says; that goes first."""
+    from psycopg import ProgrammingError  # noqa: PLC0415 - SQLite alone needs no psycopg
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+
+    try:
+        given = conninfo_to_dict("postgresql://" + url.split("://", 1)[1])
+    except ProgrammingError as error:
+        raise InvalidInputError("RQMAIL_DATABASE_URL", "***", f"what libpq can read ({error})".strip()) from None
+    beside: dict[str, Any] = {
+        "options": f"-c TimeZone=UTC -c statement_timeout=60000 {given.get('options', '')}".strip()
+    }
+    if "connect_timeout" not in given:
+        beside["connect_timeout"] = 5
+    if "," in f"{given.get('host', '')}{given.get('hostaddr', '')}" and "target_session_attrs" not in given:
+        beside["target_session_attrs"] = "read-write"  # the primary, whichever of them it is
+    return beside
 
 
 def _close_former() -> None:

@@ -31,6 +31,7 @@ from rqmail.intake.sender_rules import (
     may_write_drafts,
     require_sender,
 )
+from rqmail.intake.senders import Sender, all_senders
 from rqmail.intake.suppressed import without_suppressed
 from rqmail.logs import event_log
 from rqmail.models.base import transaction
@@ -175,9 +176,9 @@ class Intake:
         """Answer how many bytes a message may have as it is sent, whichever mailbox it is of."""
         return max(self._max_message_bytes, largest_message_bytes())
 
-    def rules_of(self, sender: str) -> SenderRules:
-        """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""
-        return require_sender(sender, self._max_message_bytes)
+    def senders(self) -> list[Sender]:
+        """Answer every mailbox and tenant there is, with what its messages must keep to."""
+        return all_senders(self._max_message_bytes)
 
     def keep_files(self, messages: Iterable[NewMessage]) -> None:
         """Keep the bytes of everything attached to messages that have been checked; they are stored after that."""

@@ -35,7 +35,7 @@ def require_sender(sender: str, max_message_bytes: int = MAX_MESSAGE_BYTES) -> S
     """Answer what a sender's messages must keep to; raises ``InvalidInputError`` unless the sender exists."""
     kind, _, key = sender.partition(":") if isinstance(sender, str) else ("", "", "")
     if sender == "default":
-        return _rules(max_message_bytes, through_graph=False)
+        return rules_by(Provider.DEFAULT, max_message_bytes)
     if kind not in {"mailbox", "tenant"} or not key:
         raise InvalidInputError("sender", sender, _SENDER)
     with pooled_connection():
@@ -48,10 +48,12 @@ def require_sender(sender: str, max_message_bytes: int = MAX_MESSAGE_BYTES) -> S
             provider = None if tenant is None else tenant.provider
     if provider is None:
         raise InvalidInputError(kind, key, f"a {kind} that exists (`rqmail {kind} list` shows them)")
-    return _rules(max_message_bytes, through_graph=provider == Provider.MICROSOFT_GRAPH.value)
+    return rules_by(provider, max_message_bytes)
 
 
-def _rules(max_message_bytes: int, *, through_graph: bool) -> SenderRules:
+def rules_by(provider: str, max_message_bytes: int) -> SenderRules:
+    """Answer what a sender of this provider keeps to; ``max_message_bytes`` is its bound where that has none."""
+    through_graph = provider == Provider.MICROSOFT_GRAPH
     if not through_graph:
         max_message_bytes = min(max_message_bytes, LARGEST_SENDGRID_REQUEST - _AROUND_A_MAIL)
     return SenderRules(not through_graph, max_message_bytes, through_graph)

@@ -1,13 +1,15 @@
-"""Whose mail it is that comes from an address."""
+"""Who sends, and whose mail it is that comes from an address."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rqmail.errors import InvalidInputError
 from rqmail.intake.addresses import parse_addresses
+from rqmail.intake.sender_rules import MAX_MESSAGE_BYTES, SenderRules, rules_by
 from rqmail.models.base import pooled_connection
-from rqmail.models.mailbox import SystemMailbox, TenantMailSetting
+from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
 from rqmail.text.addresses import same_person
 
 
@@ -27,18 +29,38 @@ def may_write_as(named: str | None, may_send_from: Callable[[str], bool]) -> boo
     return all(not others or any(map(may_send_from, others)) for others in ours)
 
 
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A mailbox or tenant mail may be sent from: ``mailbox:KEY`` or ``tenant:KEY``, what it keeps to, its addresses."""
+
+    name: str
+    rules: SenderRules
+    addresses: frozenset[str]
+
+
+def all_senders(max_message_bytes: int = MAX_MESSAGE_BYTES) -> list[Sender]:
+    """Answer every mailbox, then every tenant, by their keys; addresses as :func:`same_person` writes them."""
+    box, tenant = SystemMailbox, TenantMailSetting
+    with pooled_connection():
+        mailboxes = list(box.select(box.key, box.address, box.max_message_bytes).order_by(box.key))
+        tenants = list(
+            tenant.select(tenant.key, tenant.provider, tenant.address, tenant.sendgrid_from).order_by(tenant.key)
+        )
+    graph = Provider.MICROSOFT_GRAPH
+    return [
+        Sender(f"mailbox:{row.key}", rules_by(graph, row.max_message_bytes or max_message_bytes), _persons(row.address))
+        for row in mailboxes
+    ] + [
+        Sender(f"tenant:{row.key}", rules_by(row.provider, max_message_bytes), _persons(row.address, row.sendgrid_from))
+        for row in tenants
+    ]
+
+
 def senders_at(address: str) -> list[str]:
     """Answer every ``mailbox:KEY``, then every ``tenant:KEY``, that has this address."""
     wanted = same_person(address)
-    with pooled_connection():
-        mailboxes = list(SystemMailbox.select(SystemMailbox.key, SystemMailbox.address).order_by(SystemMailbox.key))
-        tenants = list(
-            TenantMailSetting.select(
-                TenantMailSetting.key, TenantMailSetting.address, TenantMailSetting.sendgrid_from
-            ).order_by(TenantMailSetting.key)
-        )
-    return [f"mailbox:{row.key}" for row in mailboxes if same_person(row.address) == wanted] + [
-        f"tenant:{row.key}"
-        for row in tenants
-        if wanted in {same_person(one) for one in (row.address, row.sendgrid_from) if one}
-    ]
+    return [sender.name for sender in all_senders() if wanted in sender.addresses]
+
+
+def _persons(*addresses: str | None) -> frozenset[str]:
+    return frozenset(same_person(one) for one in addresses if one)

@@ -6,9 +6,9 @@ import asyncio
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from os import SEEK_END
 from typing import BinaryIO, TypeAlias, TypeVar, cast
@@ -17,21 +17,19 @@ from aiosmtpd.smtp import AuthResult, Envelope, Session
 
 from rqmail.administration.access import Access, Principal, Scope
 from rqmail.administration.attempts import Attempts, TooManyAttemptsError
-from rqmail.clock import monotonic
 from rqmail.errors import ConflictError, InvalidInputError, RqmailError
 from rqmail.intake.addresses import check_address
-from rqmail.intake.draft import Checked, Draft, Intake
+from rqmail.intake.draft import Checked, Intake
 from rqmail.intake.eml.headers import in_one_line
 from rqmail.intake.idempotency import HandedIn, Repeatable, Submission, Submitted
 from rqmail.intake.recipients import MAX_RECIPIENTS
 from rqmail.intake.relayed import Relayed, relayed
-from rqmail.intake.sender_rules import SenderRules
-from rqmail.intake.senders import may_write_as
+from rqmail.intake.senders import Sender, may_write_as
 from rqmail.intake.suppressed import AllSuppressedError
 from rqmail.logs import event_log
 from rqmail.models.base import AWAY_ERRORS
 from rqmail.smtp.connection import Connection
-from rqmail.smtp.senders import sender_of
+from rqmail.smtp.senders import AddressBook
 from rqmail.smtp.together import Together
 from rqmail.text.scrubbing import scrubbed_start
 
@@ -44,11 +42,7 @@ _WITHDRAWN = "530 5.7.0 The token opens no more: it was revoked, or has expired"
 _UNREADABLE = "501 5.5.2 That is no base64"
 _LONGEST_REPLY = 400
 
-#: So long a sender that was found is not looked for again, and so many are remembered.
-_SENDER_SECONDS = 1.0
-_MOST_SENDERS = 1_000
-
-#: Bytes of a mail that others wait for while it is stored.
+#: Bytes of a mail that others wait for while it is read and stored.
 _SMALL = 512 * 1024
 
 
@@ -56,24 +50,40 @@ class _WithdrawnError(RqmailError):
     """The token with which a client signed in does not open any more."""
 
 
+class _NotItsOwnError(RqmailError):
+    """A mail is from another mailbox, which its token may not send from."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Incoming:
-    """One mail that was read: whose, what it says, and by what it is recognised when it comes again."""
+class _Asking:
+    """A client that says which address it sends from."""
 
     principal: Principal
     address: str
-    draft: Draft
-    repeatable: Repeatable | None
 
 
-#: What becomes of a mail on its way from checked to stored, or why not.
+@dataclass(frozen=True, slots=True)
+class _Came:
+    """One mail that has come in: as whose, to whom, and what it is read from."""
+
+    principal: Principal
+    sender: str
+    address: str
+    recipients: tuple[str, ...]
+    mail: BinaryIO
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What became of a mail that was taken."""
+
+    checked: Checked
+    submitted: Submitted
+
+
+#: What becomes of a mail on its way from read to stored, or why not.
+_Read: TypeAlias = Relayed | Exception
 _Answer: TypeAlias = Checked | Exception
-
-
-def _with(checked: _Answer, submitted: Submitted | Exception | None) -> tuple[Checked, Submitted] | Exception:
-    if isinstance(checked, Exception):
-        return checked
-    return submitted if isinstance(submitted, Exception) else (checked, cast(Submitted, submitted))
 
 
 class Door:
@@ -92,8 +102,9 @@ class Door:
         self._submission = submission
         self._intake = intake
         self._threads = threads
-        self._senders: dict[tuple[str, Principal], tuple[tuple[str, SenderRules], float]] = {}
-        self._store_together = Together(self._store_each)
+        self._senders = AddressBook(intake.senders)
+        self._let_in_together = Together(self._let_in_each, threads)
+        self._store_together = Together(self._store_each, threads)
 
     # --- who is there --------------------------------------------------------------------------------------------
 
@@ -156,44 +167,33 @@ class Door:
         """Take the sender: the address of a mailbox or a tenant that the token may send from."""
         principal: Principal = session.auth_data  # type: ignore[assignment]
         try:
-            is_let_in = await self._in_thread(lambda: self._access.is_still_let_in(principal))
-            found = await self._in_thread(lambda: self._known_sender(address, principal))
+            found = await self._let_in_together(_Asking(principal, address))
         except AWAY_ERRORS:
             return _AWAY
-        if not is_let_in:
+        except _WithdrawnError:
             session.authenticated = False
             return _WITHDRAWN
         if found is None:
             log.warning("smtp.refused", why="sender", who=principal.name)
             return "550 5.7.1 No mailbox that this token may send from has this address"
-        sender, most_bytes = found[0], found[1].max_message_bytes
+        most_bytes = found.rules.max_message_bytes
         if _announced_size(options) > most_bytes:
             return f"552 5.3.4 The mail is larger than {most_bytes} bytes, which is what this mailbox may send"
         envelope.mail_from = address
         envelope.mail_options.extend(options)
-        server.sender, server.most_bytes = sender, most_bytes
+        server.sender, server.most_bytes = found.name, most_bytes
         return "250 2.1.0 Sender taken"
 
-    def _known_sender(self, address: str, principal: Principal) -> tuple[str, SenderRules] | None:
-        """Answer as :meth:`_sender` does, as it was a moment ago: many mails come from few senders."""
-        asked, now = (address, principal), monotonic()
-        known = self._senders.get(asked)
-        if known is not None and now < known[1]:
-            return known[0]
-        found = self._sender(address, principal)
-        if len(self._senders) >= _MOST_SENDERS:
-            self._senders.clear()
-        if found is not None:
-            self._senders[asked] = (found, now + _SENDER_SECONDS)
-        return found
+    def _let_in_each(self, asking: Sequence[_Asking]) -> list[Sender | Exception | None]:
+        """Answer who sends from each of these addresses, for those whose tokens still open."""
+        withdrawn = self._withdrawn(one.principal for one in asking)
+        return [
+            _WithdrawnError() if one.principal in withdrawn else self._senders.find(one.address, one.principal)
+            for one in asking
+        ]
 
-    def _sender(self, address: str, principal: Principal) -> tuple[str, SenderRules] | None:
-        """Answer who sends from this address, and what its mail must keep to."""
-        sender = sender_of(address, principal)
-        try:
-            return None if sender is None else (sender, self._intake.rules_of(sender))
-        except InvalidInputError:  # it was deleted meanwhile
-            return None
+    def _withdrawn(self, principals: Iterable[Principal]) -> set[Principal]:
+        return {one for one in set(principals) if not self._access.is_still_let_in(one)}
 
     async def handle_RCPT(
         self, _server: Connection, _session: Session, envelope: Envelope, address: str, options: Sequence[str]
@@ -215,80 +215,97 @@ class Door:
         """Store the mail; 250 is said after its row is committed, and never otherwise."""
         principal: Principal = session.auth_data  # type: ignore[assignment]
         mail: BinaryIO = envelope.content  # type: ignore[assignment]
-        sender, address, recipients = server.sender, envelope.mail_from, tuple(envelope.rcpt_tos)
-        return await self._in_thread(lambda: self._store(principal, sender, address, recipients, mail))
-
-    def _store(
-        self, principal: Principal, sender: str, address: str | None, recipients: tuple[str, ...], mail: BinaryIO
-    ) -> str:
+        came = _Came(principal, server.sender, envelope.mail_from or "", tuple(envelope.rcpt_tos), mail)
         try:
-            with relayed(mail, sender, recipients, address=address) as found:
-                if not may_write_as(found.draft.from_, principal.may_send_from):
-                    log.warning("smtp.refused", why="from", who=principal.name)
-                    return "550 5.7.1 The From of the mail is another mailbox, which this token may not send from"
-                repeatable = _repeatable(principal, found, sender, recipients)
-                checked, submitted = self._stored(_Incoming(principal, address or "", found.draft, repeatable), mail)
+            stored = await self._stored(came)
         except _WithdrawnError:
             return _WITHDRAWN
+        except _NotItsOwnError:
+            log.warning("smtp.refused", why="from", who=principal.name)
+            return "550 5.7.1 The From of the mail is another mailbox, which this token may not send from"
         except InvalidInputError as error:
             log.warning("smtp.refused", why=error.field, who=principal.name)
             return scrubbed_start(f"554 5.6.0 {in_one_line(str(error))}", _LONGEST_REPLY)
         except (*AWAY_ERRORS, ConflictError) as error:
             log.warning("smtp.notStored", err=type(error).__name__, who=principal.name)
             return _AWAY
-        [message_id] = submitted.ids
-        left_out = len(checked.message.left_out)
+        [message_id] = stored.submitted.ids
+        left_out = len(stored.checked.message.left_out)
         log.info(
             "smtp.accepted",
             messageUuid=message_id,
-            replayed=submitted.replayed,
+            replayed=stored.submitted.replayed,
             suppressed=left_out,
-            notices=[one.text for one in checked.all_notices()],
+            notices=[one.text for one in stored.checked.all_notices()],
             who=principal.name,
         )
         noted = f", without {left_out} suppressed" if left_out else ""
         return f"250 2.0.0 Stored as {message_id}{noted}"
 
-    def _stored(self, incoming: _Incoming, mail: BinaryIO) -> tuple[Checked, Submitted]:
+    async def _stored(self, came: _Came) -> _Stored:
         """Store one mail: together with others that are there now, unless they would have to wait long for it."""
-        if mail.seek(0, SEEK_END) <= _SMALL:
-            return self._store_together(incoming)
-        [answer] = self._store_each([incoming])
+        if came.mail.seek(0, SEEK_END) <= _SMALL:
+            return await self._store_together(came)
+        [answer] = await self._in_thread(lambda: self._store_each([came]))
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def _store_each(self, mails: Sequence[_Incoming]) -> list[tuple[Checked, Submitted] | Exception]:
-        """Store mails that came at the same time, each for itself, in one transaction where that can be.
+    def _store_each(self, mails: Sequence[_Came]) -> list[_Stored | Exception]:
+        """Read and store mails that came at the same time, each for itself, in one transaction where that can be.
 
         One with nobody left to go to is taken as it came, and ends saying so: a program that speaks SMTP would take a
         refusal for a fault of its own, and show it to nobody.
         """
-        withdrawn = {one for one in {mail.principal for mail in mails} if not self._access.is_still_let_in(one)}
+        with ExitStack() as open_files:
+            read = [_read(one, open_files) for one in mails]
+            checked = self._checked(mails, read)
+            handed_in = {
+                place: HandedIn(answer.message, _repeatable(mails[place], found), mails[place].principal.name)
+                for place, (answer, found) in enumerate(zip(checked, read, strict=True))
+                if isinstance(answer, Checked) and isinstance(found, Relayed)
+            }
+            submitted = dict(zip(handed_in, self._submission.submit_each(list(handed_in.values())), strict=True))
+        return [_with(one, submitted.get(place)) for place, one in enumerate(checked)]
+
+    def _checked(self, mails: Sequence[_Came], read: Sequence[_Read]) -> list[_Answer]:
+        withdrawn = self._withdrawn(one.principal for one in mails)
         checks = self._intake.checks()
-        for mail in mails:
-            if (known := self._known_sender(mail.address, mail.principal)) is not None and known[
-                0
-            ] == mail.draft.sender:
-                checks.know(*known)
-        found = checks.check_all([mail.draft for mail in mails])
+        for one in mails:
+            known = self._senders.find(one.address, one.principal)
+            if known is not None and known.name == one.sender:
+                checks.know(known.name, known.rules)
+        drafts = [found.draft for found in read if isinstance(found, Relayed)]
+        found = iter(checks.check_all(drafts))
         answers: list[_Answer] = []
-        for mail, one in zip(mails, found, strict=True):
-            checked = Checked(one.message) if isinstance(one, AllSuppressedError) else one
-            answers.append(_WithdrawnError() if mail.principal in withdrawn else checked)
-        handed_in = {
-            place: HandedIn(one.message, mails[place].repeatable, mails[place].principal.name)
-            for place, one in enumerate(answers)
-            if isinstance(one, Checked)
-        }
-        submitted = dict(zip(handed_in, self._submission.submit_each(list(handed_in.values())), strict=True))
-        return [_with(one, submitted.get(place)) for place, one in enumerate(answers)]
+        for one, relayed_one in zip(mails, read, strict=True):
+            answer = next(found) if isinstance(relayed_one, Relayed) else relayed_one
+            answer = Checked(answer.message) if isinstance(answer, AllSuppressedError) else answer
+            answers.append(_WithdrawnError() if one.principal in withdrawn else answer)
+        return answers
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _repeatable(principal: Principal, found: Relayed, sender: str, recipients: Sequence[str]) -> Repeatable | None:
+def _read(came: _Came, open_files: ExitStack) -> _Read:
+    """Read a mail; ``open_files`` closes what it is read from. What is wrong with it is an answer of its own."""
+    try:
+        came.mail.seek(0)
+        found = open_files.enter_context(relayed(came.mail, came.sender, came.recipients, address=came.address))
+        may_write = may_write_as(found.draft.from_, came.principal.may_send_from)
+    except Exception as error:  # noqa: BLE001 - whose mail it is hears of it, and the others are stored
+        return error
+    return found if may_write else _NotItsOwnError()
+
+
+def _with(checked: _Answer, submitted: Submitted | Exception | None) -> _Stored | Exception:
+    if isinstance(checked, Exception):
+        return checked
+    return submitted if isinstance(submitted, Exception) else _Stored(checked, cast(Submitted, submitted))
+
+
+def _repeatable(came: _Came, found: Relayed) -> Repeatable | None:
     """Recognise a mail that comes again because its client never heard our 250.
 
     The same mail to other recipients is another one: large envelopes are sent in parts. What else changed in it (a
@@ -296,9 +313,9 @@ def _repeatable(principal: Principal, found: Relayed, sender: str, recipients: S
     """
     if not found.message_id:
         return None
-    parts = [found.message_id, sender, *sorted(recipients)]
+    parts = [found.message_id, came.sender, *sorted(came.recipients)]
     key = hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
-    return Repeatable(f"smtp {principal.name}", key, "")
+    return Repeatable(f"smtp {came.principal.name}", key, "")
 
 
 def _announced_size(options: Sequence[str]) -> int:

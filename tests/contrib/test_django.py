@@ -31,6 +31,7 @@ from rqmail.contrib.django import EmailBackend  # noqa: E402
 from rqmail.errors import InvalidInputError  # noqa: E402
 from rqmail.models.attachments import attached_to  # noqa: E402
 from rqmail.models.base import db  # noqa: E402
+from rqmail.models.contents import load_contents  # noqa: E402
 from rqmail.models.message import Message, MessageContent  # noqa: E402
 from rqmail.settings import Settings  # noqa: E402
 
@@ -110,7 +111,7 @@ def test_the_files_of_a_mail_are_as_they_were_after_it_was_sent(app):
 def test_a_from_email_that_is_no_mailbox_leaves_from_the_configured_sender_under_its_own_address(app):
     mail.send_mail("s", "t", None, ["a@example.org"])
     assert only().sender == "mailbox:news"
-    assert MessageContent.get_by_id(only().id).extras is None
+    assert load_contents([only().id])[only().id].extras.from_ is None
 
 
 def test_a_from_header_that_is_given_by_name_stays(app):

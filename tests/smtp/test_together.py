@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
@@ -20,38 +21,44 @@ on_both = pytest.mark.parametrize("application", ["sqlite", "postgresql"], indir
 
 
 def test_who_comes_while_work_is_going_on_is_served_by_the_next_together() -> None:
-    went_on, may_go_on, calls = threading.Event(), threading.Event(), []
+    may_go_on, calls = threading.Event(), []
 
     def work(questions):
         calls.append(list(questions))
-        went_on.set()
         may_go_on.wait(10)
         return [-one for one in questions]
 
-    together = Together(work)
-    with ThreadPoolExecutor(5) as threads:
-        first = threads.submit(together, 1)
-        assert went_on.wait(10)
-        others = [threads.submit(together, number) for number in (2, 3, 4)]
-        while len(together._waiting) < 3:
-            threading.Event().wait(0.001)
+    async def ask(threads: Executor) -> list[int]:
+        together = Together(work, threads)
+        first = asyncio.ensure_future(together(1))
+        while not calls:
+            await asyncio.sleep(0)
+        others = [asyncio.ensure_future(together(number)) for number in (2, 3, 4)]
+        hung_up = asyncio.ensure_future(together(5))
+        await asyncio.sleep(0)
+        hung_up.cancel()
         may_go_on.set()
-        assert [first.result(10), *(one.result(10) for one in others)] == [-1, -2, -3, -4]
-    assert calls[0] == [1]
-    assert sorted(calls[1]) == [2, 3, 4]
+        return list(await asyncio.gather(first, *others))
+
+    with ThreadPoolExecutor(5) as threads:
+        assert asyncio.run(ask(threads)) == [-1, -2, -3, -4]
+    assert calls == [[1], [2, 3, 4, 5]]
 
 
 def test_an_answer_that_is_an_error_is_raised_for_whose_it_is_and_one_of_the_work_for_everybody() -> None:
-    together = Together(lambda questions: [ValueError(one) if one == "bad" else one for one in questions])
-    assert together("good") == "good"
-    with pytest.raises(ValueError, match="bad"):
-        together("bad")
-
     def breaks(_questions):
         raise RuntimeError("no")
 
-    with pytest.raises(RuntimeError):
-        Together(breaks)("good")
+    async def ask(threads: Executor) -> None:
+        each = Together(lambda asked: [ValueError(one) if one == "bad" else one for one in asked], threads)
+        good, bad = await asyncio.gather(each("good"), each("bad"), return_exceptions=True)
+        assert good == "good"
+        assert isinstance(bad, ValueError)
+        with pytest.raises(RuntimeError):
+            await Together(breaks, threads)("good")
+
+    with ThreadPoolExecutor(2) as threads:
+        asyncio.run(ask(threads))
 
 
 def handed_in(key: str | None, **fields: str) -> HandedIn:

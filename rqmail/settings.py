@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -68,6 +69,7 @@ _ALLOWED = {
     "smtp_key": "a readable PEM file with the certificate's key",
     "ca_bundle": "a readable file with PEM certificates",
     "redis_ca": "a readable file with PEM certificates",
+    "graph_identity": "workload, workload:FILE, managed or managed:CLIENT_ID",
     "graph_certificate": "a readable PEM or PFX file with private key and certificate",
 }
 
@@ -170,6 +172,18 @@ def _transport(value: str) -> str:
     return value
 
 
+def _identity(value: str) -> str:
+    kind, _, which = value.partition(":")
+    if kind == "managed":
+        return f"managed:{checked_guid(which)}" if which else "managed"
+    if kind != "workload":
+        raise ValueError
+    file = which or os.environ.get("AZURE_FEDERATED_TOKEN_FILE", "")
+    if not file:
+        raise ValueError("workload alone takes the file of AZURE_FEDERATED_TOKEN_FILE, which is not set")
+    return f"workload:{file}"
+
+
 def _zone(value: str) -> str:
     try:
         ZoneInfo(value)
@@ -212,6 +226,7 @@ OptionalNetworks = Annotated[
     NoDecode,
     BeforeValidator(lambda value: (_networks(value) or None) if isinstance(value, str) else value),
 ]
+OptionalIdentity = Annotated[Annotated[str, AfterValidator(_identity)] | None, BeforeValidator(_empty_is_unset)]
 OptionalZone = Annotated[Annotated[str, AfterValidator(_zone)] | None, BeforeValidator(_empty_is_unset)]
 
 
@@ -240,6 +255,8 @@ class Settings(BaseSettings):
     graph_client_secret: OptionalSecret = None
     graph_certificate: OptionalFile = None
     graph_certificate_password: OptionalPassword = None
+    #: What proves who the app is in place of a secret: an identity that the place it runs in vouches for.
+    graph_identity: OptionalIdentity = None
     ca_bundle: OptionalFile = None
 
     sendgrid_base_url: HttpsUrl = "https://api.sendgrid.com"

@@ -81,6 +81,6 @@ class LocalRun:
 
 def is_real_graph(settings: Settings) -> bool:
     """Whether an app of one's own is configured; a shell that once joined a run still carries the sandbox's."""
-    secret = settings.graph_client_secret or settings.graph_certificate
+    secret = settings.graph_client_secret or settings.graph_certificate or settings.graph_identity
     own = settings.graph_client_id not in {None, SANDBOX_CLIENT_ID}
     return bool(settings.graph_tenant_id and own and secret)

@@ -230,7 +230,7 @@ class MailerFactory:
         return GraphMailbox(self._graph_http(app), base_url, address, clock=self._clock, marked=marked)
 
     def _graph_http(self, app: EntraApp) -> GraphHttp:
-        proof = (app.client_secret, app.certificate, app.certificate_password)
+        proof = (app.client_secret, app.certificate, app.certificate_password, app.identity)
         fingerprint = _hash(app.authority, app.tenant_id, app.client_id, *proof)
         return GraphHttp(
             self._transport,
@@ -255,8 +255,13 @@ class MailerFactory:
             return UnconfiguredMailer("RQMAIL_GRAPH_TENANT_ID is not set")
         if not settings.graph_client_id:
             return UnconfiguredMailer("RQMAIL_GRAPH_CLIENT_ID is not set")
-        if settings.graph_client_secret is None and settings.graph_certificate is None:
-            return UnconfiguredMailer("RQMAIL_GRAPH_CLIENT_SECRET (or RQMAIL_GRAPH_CERTIFICATE) is not set")
+        has_secret = settings.graph_client_secret is not None or settings.graph_certificate is not None
+        if not has_secret and settings.graph_identity is None:
+            return UnconfiguredMailer(
+                "RQMAIL_GRAPH_CLIENT_SECRET (or RQMAIL_GRAPH_CERTIFICATE, or RQMAIL_GRAPH_IDENTITY) is not set"
+            )
+        if has_secret and settings.graph_identity is not None:
+            return UnconfiguredMailer("RQMAIL_GRAPH_IDENTITY stands beside a secret or certificate; unset one of them")
         secret, password = settings.graph_client_secret, settings.graph_certificate_password
         return EntraApp(
             authority=settings.graph_authority,
@@ -265,6 +270,7 @@ class MailerFactory:
             client_secret=secret.get_secret_value() if secret else None,
             certificate=settings.graph_certificate,
             certificate_password=password.get_secret_value() if password else None,
+            identity=settings.graph_identity,
         )
 
     def _app_of(self, tenant: ReadTenant) -> EntraApp | UnconfiguredMailer:

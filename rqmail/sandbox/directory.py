@@ -10,19 +10,31 @@ SANDBOX_CLIENT_SECRET = "sandbox-secret"  # noqa: S105 - opens nothing but the s
 
 
 @dataclass(frozen=True, slots=True)
+class FederatedCredential:
+    """Whom the application trusts to say who it is: an issuer, a subject, and the PEM public key it signs with."""
+
+    issuer: str
+    subject: str
+    public_key: str
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxDirectory:
     """The tenant as Entra and Exchange see it.
 
     Every address is a mailbox unless ``domains`` or ``known_users`` (lower-case) say otherwise. ``certificates`` are
     the PEM certificates registered for the application; with none registered any well-formed assertion of the
-    application is believed. ``may_send``, ``may_read_mail``, ``may_write_mail`` (which is no use without the second)
-    and ``may_read_traces`` are the permissions granted to it.
+    application is believed. ``federated`` are its federated credentials, ``managed_identities`` the client ids of those
+    the machine has (an empty one is its own, assigned by the system). ``may_send``, ``may_read_mail``,
+    ``may_write_mail`` (which is no use without the second) and ``may_read_traces`` are the permissions granted to it.
     """
 
     tenant_id: str = SANDBOX_TENANT_ID
     client_id: str = SANDBOX_CLIENT_ID
     client_secret: str = SANDBOX_CLIENT_SECRET
     certificates: tuple[str, ...] = ()
+    federated: tuple[FederatedCredential, ...] = ()
+    managed_identities: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
     known_users: tuple[str, ...] = ()
     token_lifetime_seconds: int = 3600

@@ -10,7 +10,7 @@ from rqmail.sandbox.breakage import break_answer
 from rqmail.sandbox.calls import Handler
 from rqmail.sandbox.faults import Fault
 from rqmail.sandbox.state import SandboxState
-from rqmail.sandbox.tokens import TokenRefusal, check_tenant, check_token_request
+from rqmail.sandbox.tokens import GRAPH_RESOURCES, TokenRefusal, check_tenant, check_token_request
 
 
 class Entra:
@@ -26,6 +26,7 @@ class Entra:
             path = f"/{{tenant}}{version}/.well-known/openid-configuration"
             router.add_get(path, self._faulty("discovery", self.discover_tenant))
         router.add_post("/{tenant}/oauth2/v2.0/token", self._faulty("token", self.issue_token))
+        router.add_get("/metadata/identity/oauth2/token", self._faulty("token", self.issue_to_machine))
         router.add_get("/{tenant}/discovery/v2.0/keys", self._faulty("discovery", self.list_keys))
 
     async def discover_instance(self, request: web.Request) -> web.Response:
@@ -80,6 +81,22 @@ class Entra:
         return web.json_response(
             {"token_type": "Bearer", "expires_in": lifetime, "ext_expires_in": lifetime, "access_token": token},
             headers={"Cache-Control": "no-store", "Pragma": "no-cache"},
+        )
+
+    async def issue_to_machine(self, request: web.Request) -> web.Response:
+        """``GET /metadata/identity/oauth2/token``: what a machine in Azure is given for its managed identity."""
+        directory, asked = self._state.directory, request.query.get("client_id", "")
+        if request.headers.get("Metadata") != "true" or request.query.get("resource") not in GRAPH_RESOURCES:
+            return web.json_response({"error": "invalid_request", "error_description": "Bad request"}, status=400)
+        if asked not in directory.managed_identities:
+            told = {"error": "invalid_request", "error_description": "Identity not found"}
+            return web.json_response(told, status=400)
+        issuer = f"{self._state.origin}/{directory.tenant_id}/"
+        token = self._state.tokens.issue(directory, issuer, self._state.now().timestamp())
+        lives = str(directory.token_lifetime_seconds)
+        resource = request.query["resource"]
+        return web.json_response(
+            {"access_token": token, "expires_in": lives, "resource": resource, "token_type": "Bearer"}
         )
 
     def _faulty(self, target: str, handler: Handler) -> Handler:

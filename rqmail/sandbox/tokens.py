@@ -14,6 +14,9 @@ from jwt.utils import base64url_encode
 from rqmail.sandbox.directory import SandboxDirectory
 
 GRAPH_RESOURCES = ("https://graph.microsoft.com", "https://localhost", "https://127.0.0.1")
+#: For whom the tokens are made that stand in for a secret.
+FEDERATION_AUDIENCE = "api://AzureADTokenExchange"
+
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
@@ -123,6 +126,9 @@ def _check_assertion(form: dict[str, str], directory: SandboxDirectory, audience
     if form.get("client_assertion_type") != _ASSERTION_TYPE:
         raise TokenRefusal(400, "invalid_request", 900144, "The 'client_assertion_type' parameter is not valid.")
     assertion = form["client_assertion"]
+    if _issuer(assertion) != form["client_id"] and directory.federated:
+        _check_federated(assertion, directory)
+        return
     try:
         header = jwt.get_unverified_header(assertion)
         key = _registered_key(header, directory)
@@ -140,6 +146,35 @@ def _check_assertion(form: dict[str, str], directory: SandboxDirectory, audience
         raise TokenRefusal(401, "invalid_client", 700024, "Client assertion is not within its valid time range.")
     if {claims.get("iss"), claims.get("sub")} != {form["client_id"]}:
         raise TokenRefusal(401, "invalid_client", 700021, "Client assertion application identifier doesn't match.")
+
+
+def _issuer(assertion: str) -> Any:
+    try:
+        return jwt.decode(assertion, options={"verify_signature": False}).get("iss")
+    except jwt.InvalidTokenError:
+        return None
+
+
+def _check_federated(assertion: str, directory: SandboxDirectory) -> None:
+    """Raise what Entra answers to a token of somebody else that no federated credential of the application allows."""
+    told = jwt.decode(assertion, options={"verify_signature": False})
+    of_issuer = [one for one in directory.federated if one.issuer == told.get("iss")]
+    found = next((one for one in of_issuer if one.subject == told.get("sub")), None)
+    if found is None:
+        number, what = (700213, "subject") if of_issuer else (700211, "issuer")
+        message = f"No matching federated identity record found for presented assertion {what}."
+        raise TokenRefusal(401, "invalid_client", number, message)
+    try:
+        jwt.decode(assertion, found.public_key, algorithms=["RS256"], audience=FEDERATION_AUDIENCE)
+    except jwt.InvalidAudienceError:
+        message = "No matching federated identity record found for presented assertion audience."
+        raise TokenRefusal(401, "invalid_client", 700212, message) from None
+    except jwt.ExpiredSignatureError:
+        message = "Client assertion is not within its valid time range."
+        raise TokenRefusal(401, "invalid_client", 700024, message) from None
+    except jwt.InvalidTokenError:
+        message = "Client assertion failed signature validation."
+        raise TokenRefusal(401, "invalid_client", 700027, message) from None
 
 
 def _registered_key(header: dict[str, Any], directory: SandboxDirectory) -> Any:

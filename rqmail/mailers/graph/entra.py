@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -21,7 +23,8 @@ from rqmail.mailers.graph.entra_app import EntraApp, GrantedToken
 from rqmail.mailers.http.failures import error_for_exception
 from rqmail.mailers.http.retry_after import parse_retry_after
 from rqmail.mailers.http.transport import Answer, Transport
-from rqmail.text.scrubbing import scrubbed_start
+from rqmail.text.scrubbing import keep_passing_secret, scrubbed_start
+from rqmail.text.values import trimmed
 
 _ANSWER_LIMIT = 256 * 1024
 _AADSTS = re.compile(r"AADSTS(\d{4,8})")
@@ -38,8 +41,15 @@ _WORDS = {
     "AADSTS900023": "the tenant's id is not valid; check {0.tenant_id}",
     "AADSTS65001": "an administrator has not consented to the app's permissions",
     "AADSTS500011": "the tenant does not know the resource; check RQMAIL_GRAPH_BASE_URL",
+    "AADSTS700211": "no federated credential of the app has the issuer of the token in RQMAIL_GRAPH_IDENTITY",
+    "AADSTS700212": "the federated credential of the app has another audience than the token in RQMAIL_GRAPH_IDENTITY",
+    "AADSTS700213": "no federated credential of the app has the subject of the token in RQMAIL_GRAPH_IDENTITY",
+    "AADSTS70025": "the app has no federated credential; add one for the token in RQMAIL_GRAPH_IDENTITY",
+    "AADSTS700024": "what proves who the app is has expired; check RQMAIL_GRAPH_IDENTITY and this machine's clock",
     "AADSTS53003": "a Conditional Access policy blocks the app",
 }
+
+_MANAGED = "the managed identity of RQMAIL_GRAPH_IDENTITY is refused; check that this machine has it"
 
 #: What MSAL raises over an answer it does not expect. Not every exception: a job's timeout must get through.
 _MSAL_RAISES = (ValueError, KeyError, TypeError, AttributeError, RuntimeError, MsalError)
@@ -65,14 +75,7 @@ class Entra:
         """Ask for a token, satisfying ``claims`` if given; raises the ``MailError`` that says why there is none."""
         http = _MsalHttp(self._transport)
         try:
-            application = msal.ConfidentialClientApplication(
-                self._app.client_id,
-                client_credential=_credential(self._app, self._clock()),
-                authority=f"{self._app.authority}/{quote(self._app.tenant_id, safe='')}",
-                instance_discovery=False,
-                http_client=http,
-            )
-            result = application.acquire_token_for_client([self._scope], claims_challenge=claims)
+            result = self._asked(http, claims)
         except (RequestException, HTTPError, OSError) as error:
             raise _not_reached(error) from error
         except MailError:
@@ -83,6 +86,24 @@ class Entra:
         if granted is None:
             raise self._refusal(result if isinstance(result, dict) else {}, http.last)
         return granted
+
+    def _asked(self, http: _MsalHttp, claims: str | None) -> Any:
+        kind, _, which = (self._app.identity or "").partition(":")
+        if kind == "managed":
+            identity = (
+                msal.UserAssignedManagedIdentity(client_id=which) if which else msal.SystemAssignedManagedIdentity()
+            )
+            client = msal.ManagedIdentityClient(identity, http_client=http)
+            resource = self._scope.removesuffix("/.default")
+            return client.acquire_token_for_client(resource=resource, claims_challenge=claims)
+        application = msal.ConfidentialClientApplication(
+            self._app.client_id,
+            client_credential=_credential(self._app, self._clock()),
+            authority=f"{self._app.authority}/{quote(self._app.tenant_id, safe='')}",
+            instance_discovery=False,
+            http_client=http,
+        )
+        return application.acquire_token_for_client([self._scope], claims_challenge=claims)
 
     def _refusal(self, result: Mapping[str, Any], last: Answer | None) -> MailError:
         """Say why there is no token, from what Entra wrote and the answer it came in."""
@@ -107,10 +128,16 @@ class Entra:
                 code=code,
                 request_id=request_id,
             )
-        words = _WORDS.get(code or "") or (
-            "its answer is not a token's; check RQMAIL_GRAPH_AUTHORITY, {0.tenant_id} and the proxy"
-            if code is None
-            else "check the app's registration, secret and consent"
+        managed = (self._app.identity or "").startswith("managed")
+        words = (
+            _MANAGED
+            if managed
+            else _WORDS.get(code or "")
+            or (
+                "its answer is not a token's; check RQMAIL_GRAPH_AUTHORITY, {0.tenant_id} and the proxy"
+                if code is None
+                else "check the app's registration, secret and consent"
+            )
         )
         return MailAuthError(
             f"Microsoft Entra gives no token: {words.format(self._app.names)} ({code or 'no code'}, status {status})",
@@ -177,11 +204,25 @@ class _MsalAnswer:
         self.headers = dict(answer.headers)
 
 
-def _credential(app: EntraApp, now: datetime) -> str | dict[str, str]:
+def _credential(app: EntraApp, now: datetime) -> str | dict[str, Any]:
+    if app.identity is not None:
+        return {"client_assertion": partial(_assertion, Path(app.identity.partition(":")[2]))}
     if app.certificate is None:
         return app.client_secret or ""
     found = read_certificate(app.certificate, now, app.certificate_password)
     return {"private_key": found.private_key, "public_certificate": found.certificate}
+
+
+def _assertion(file: Path) -> str:
+    """Read what the place we run in says of us: it is written anew every hour or so."""
+    try:
+        text = trimmed(file.read_text("ascii"))
+    except (OSError, UnicodeError) as error:
+        raise MailAuthError(f"RQMAIL_GRAPH_IDENTITY: {file} cannot be read ({type(error).__name__})") from None
+    if not text:
+        raise MailAuthError(f"RQMAIL_GRAPH_IDENTITY: {file} is empty")
+    keep_passing_secret(text)
+    return text
 
 
 def _granted(result: Any) -> GrantedToken | None:

@@ -25,6 +25,8 @@ class EntraApp:
     client_secret: str | None = field(default=None, repr=False)
     certificate: Path | None = None
     certificate_password: str | None = field(default=None, repr=False)
+    #: ``workload:FILE``, ``managed`` or ``managed:CLIENT_ID``, in place of secret and certificate.
+    identity: str | None = None
     names: SettingNames = SettingNames()
 
 

@@ -204,7 +204,7 @@ def _token_from(granted: GrantedToken, now: float) -> _Token:
 
 def _proof_of(app: EntraApp) -> str:
     """Answer what a shared token is stored with, so that only who has the same secret is given it."""
-    return hashlib.sha256(f"{app.client_secret}\n{app.certificate}".encode()).hexdigest()
+    return hashlib.sha256(f"{app.client_secret}\n{app.certificate}{app.identity or ''}".encode()).hexdigest()
 
 
 def _load(stored: str | None, proof: str) -> _Token | None:

@@ -46,7 +46,7 @@ def test_without_any_variable_the_defaults_hold():
         ("SECRET_KEY", "short", "at least 16 characters"),
         ("ADMIN_TOKEN", "short", "at least 16 characters"),
         ("CA_BUNDLE", "missing.pem", "a readable file with PEM certificates"),
-        ("GRAPH_CERTIFICATE", "missing.pem", "a readable PEM file with private key and certificate"),
+        ("GRAPH_CERTIFICATE", "missing.pem", "a readable PEM or PFX file with private key and certificate"),
         ("RATE_PER_MINUTE", "0", "greater than or equal to 1"),
         ("RATE_PER_MINUTE", "many", "integer"),
         ("RATE_RECIPIENTS_PER_DAY", "-1", "greater than or equal to 1"),

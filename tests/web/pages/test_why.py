@@ -10,6 +10,7 @@ import pytest
 
 import rqmail.web
 from rqmail.models.base import pooled_connection
+from rqmail.models.bounces import note_bounce
 from rqmail.models.message import Message
 from rqmail.queue_state import DISPATCH_TICK, SCHEDULE
 from rqmail.ratelimit.limits import RateLimits
@@ -112,6 +113,23 @@ def test_a_problem_begins_with_a_capital_unless_it_begins_with_a_name(admin, beh
         )
         assert found
         assert [text for text in found if text[0].islower() and not text.startswith("mailbox:")] == []
+
+
+def test_mail_that_comes_back_too_much_is_warned_of_on_overview_and_doctor(
+    admin, beheerder, news, application, clock, beat
+):
+    to = tuple(f"r{n}@x.nl" for n in range(40))
+    [message_id] = hand_in(sender="mailbox:news", to=to)
+    address = application.mailboxes.get(news).address
+    with pooled_connection():
+        Message.update(status="SENT", mailbox_key=address, attempted_on=clock(), sent_on=clock()).execute()
+        for one in to[:3]:
+            note_bounce(message_id, one, code="5.1.1", detail="no", at=clock(), probable=False)
+    told = "7.5 % of the mail of mailbox:news came back in 7 days (3 of 40 recipients)"
+    assert told in admin.look("/ui/")
+    assert "7,5 % van de mail van mailbox:news kwam in 7 dagen terug (3 van 40 ontvangers)" in beheerder.look("/ui/")
+    assert "7.5 % of its mail came back in 7 days (3 of 40 recipients)" in admin.look("/ui/doctor")
+    assert "7,5 % van de mail kwam in 7 dagen terug (3 van 40 ontvangers)" in beheerder.look("/ui/doctor")
 
 
 def test_redis_is_away(admin, beheerder, news, application, monkeypatch):

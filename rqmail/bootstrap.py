@@ -613,15 +613,15 @@ def preload() -> None:
     global _wired_by_parent  # noqa: PLW0603 - what a child finds after the fork
     from rqmail import ticks, token_store, vault
     from rqmail.administration import changes
-    from rqmail.delivery import dispatch, lanes, outcomes, recovery, retention, webhooks
+    from rqmail.delivery import dispatch, lanes, outcomes, recovery, retention, traces, webhooks
     from rqmail.insight import readiness
     from rqmail.intake import importing, nudging
     from rqmail.mailers import factory
     from rqmail.mailers.graph import entra
     from rqmail.queues import MailJob
 
-    needed = (ticks, token_store, vault, changes, dispatch, lanes, outcomes, recovery, retention, webhooks, readiness)
-    _ = (*needed, importing, nudging, factory, entra)
+    needed = (ticks, token_store, vault, changes, dispatch, lanes, outcomes, recovery, retention, traces, webhooks)
+    _ = (*needed, readiness, importing, nudging, factory, entra)
     logs.prepare()
     MailJob.tick_moved = _keep_ticks
     with suppress(SettingsError):

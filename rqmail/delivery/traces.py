@@ -55,6 +55,10 @@ _TAKEN_WITHIN = timedelta(hours=1)
 _CLOCKS_DIFFER = timedelta(minutes=2)
 
 
+#: Of two rows of one moment the later one here tells more.
+_FINALITY = ("pending", "expanded", "delivered", "spam", "quarantined", "failed")
+
+
 @dataclass(slots=True)
 class _Look:
     """One look at one tenant: through which apps, for which mailboxes, and what it came to."""
@@ -196,24 +200,28 @@ class Traces:
         sent: defaultdict[str, list[Sent]] = defaultdict(list)
         for one in deliveries.sent_to({row.recipient for row in ours}, mailboxes, start, end):
             sent[same_person(one.address)].append(one)
-        new = 0
-        for row in ours:
-            found = _matching(row, sent[same_person(row.recipient)])
+        told: dict[tuple[str, str], tuple[Sent, Delivery]] = {}
+        for row in sorted(ours, key=lambda row: (row.received_on, _FINALITY.index(row.status))):
+            found, now = _matching(row, sent[same_person(row.recipient)]), self._clock()
             if found:
-                new += self._tell(found[0], row, probable=len(found) > 1)
-        return new
+                one = found[0]
+                delivery = Delivery(one.address, row.status, row.received_on, now, probable=len(found) > 1)
+                told[one.message_id, one.address] = (one, delivery)
+        new = deliveries.note_deliveries({key: delivery for key, (_, delivery) in told.items()})
+        for key in new:
+            self._tell(*told[key])
+        for one, delivery in told.values():
+            if one.status == MessageStatus.UNKNOWN.value and not delivery.probable:
+                self._prove_accepted(one.message_id)
+        return len(new)
 
-    def _tell(self, sent: Sent, row: Trace, *, probable: bool) -> bool:
-        """Write down what became of a mail at one recipient: the one place where that becomes known."""
-        told = Delivery(sent.address, row.status, row.received_on, self._clock(), probable)
-        is_new = deliveries.note_delivery(sent.message_id, told)
-        if is_new:
-            log.info("mail.delivery.changed", messageUuid=sent.message_id, status=row.status, probable=probable)
-        if not probable:
-            self._settle(sent.message_id)
-        return is_new
+    @staticmethod
+    def _tell(sent: Sent, delivery: Delivery) -> None:
+        """Tell what is new of a mail at one recipient: whoever is to hear of it hears it from here."""
+        said, probable = delivery.status, delivery.probable
+        log.info("mail.delivery.changed", messageUuid=sent.message_id, status=said, probable=probable)
 
-    def _settle(self, message_id: str) -> None:
+    def _prove_accepted(self, message_id: str) -> None:
         """Settle a message of which nobody knew whether it was accepted: what is traced has been."""
         with pooled_connection():
             message = Message.get_or_none(Message.id == message_id, Message.status == MessageStatus.UNKNOWN.value)

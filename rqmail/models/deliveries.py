@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -130,6 +130,7 @@ class Sent:
     mailbox: str
     subject: str
     attempted_on: datetime
+    status: str
 
 
 def sent_to(addresses: Collection[str], mailboxes: Collection[str], start: datetime, end: datetime) -> Iterator[Sent]:
@@ -139,16 +140,16 @@ def sent_to(addresses: Collection[str], mailboxes: Collection[str], start: datet
     for some in _in_parts(sorted({address.lower() for address in addresses})):
         condition = folded.format(", ".join([db.param] * len(some)))
         sql = (
-            "SELECT m.id, r.address, m.mailbox_key, m.subject, m.attempted_on FROM recipient r"  # noqa: S608
+            "SELECT m.id, r.address, m.mailbox_key, m.subject, m.attempted_on, m.status FROM recipient r"  # noqa: S608
             f" JOIN message m ON m.id = r.message_id WHERE {condition} AND m.mailbox_key IN ({through})"
             f" AND m.attempted_on BETWEEN {db.param} AND {db.param}"
         )
         with pooled_connection():
             rows = db.execute_sql(sql, [*some, *mailboxes, to_column(start), to_column(end)]).fetchall()
-        for message_id, address, mailbox, subject, attempted_on in rows:
+        for message_id, address, mailbox, subject, attempted_on, status in rows:
             at = from_column(attempted_on)
             if at is not None:
-                yield Sent(message_id, address, mailbox, subject, at)
+                yield Sent(message_id, address, mailbox, subject, at, status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +184,20 @@ def note_delivery(message_id: str, told: Delivery) -> bool:
     with pooled_connection():
         values = (message_id, told.address, told.status, *moments, told.probable)
         return db.execute_sql(sql, values).fetchone() is not None
+
+
+def note_deliveries(told: Mapping[tuple[str, str], Delivery]) -> list[tuple[str, str]]:
+    """Write down what became of mails at recipients, by message and address; answer of which that is new."""
+    known = deliveries_of(sorted({message_id for message_id, _ in told}))
+    changed = {}
+    for (message_id, address), one in told.items():
+        before = known.get(message_id, {}).get(address)
+        if before is None or (before.status, before.probable) != (one.status, one.probable):
+            changed[message_id, address] = one
+    if not changed:
+        return []
+    with transaction():
+        return [key for key, one in changed.items() if note_delivery(key[0], one)]
 
 
 def deliveries_of(ids: Sequence[str]) -> dict[str, dict[str, Delivery]]:

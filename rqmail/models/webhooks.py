@@ -122,15 +122,15 @@ def put_back(webhook_id: str, event_ids: Sequence[str], now: datetime) -> None:
 
 def note_delivered(webhook_id: str, event_id: str, status: int, now: datetime) -> None:
     """Write down that the receiver took an event."""
-    _settle(webhook_id, event_id, due_on=None, status=status, error=None, delivered_on=now)
+    _decide(webhook_id, event_id, due_on=None, status=status, error=None, delivered_on=now)
 
 
 def note_failed(webhook_id: str, event_id: str, status: int | None, error: str, due_on: datetime | None) -> None:
     """Write down why an event was not taken; it is due again at ``due_on``, or given up."""
-    _settle(webhook_id, event_id, due_on=due_on, status=status, error=error)
+    _decide(webhook_id, event_id, due_on=due_on, status=status, error=error)
 
 
-def _settle(webhook_id: str, event_id: str, **columns: Any) -> None:
+def _decide(webhook_id: str, event_id: str, **columns: Any) -> None:
     one = (WebhookDelivery.webhook_id == webhook_id) & (WebhookDelivery.event_id == event_id)
     with pooled_connection():
         WebhookDelivery.update(attempts=WebhookDelivery.attempts + 1, **columns).where(one).execute()

@@ -29,6 +29,9 @@ KEPT_UNREFERENCED = timedelta(days=8)
 #: Contents deleted in one transaction.
 _AT_ONCE = 20
 
+#: Pieces read in one statement, where so much is asked for: 1 MiB.
+_PIECES_AT_ONCE = 4
+
 
 class ContentStore:
     """Keeps contents by their SHA-256 and reads them again, a piece at a time: no file is ever in memory as a whole.
@@ -98,7 +101,7 @@ class ContentStore:
 
 
 class _Pieces(io.RawIOBase):
-    """A content in the database as a stream: one statement a piece, no connection held in between."""
+    """A content in the database as a stream: one statement a few pieces, no connection held in between."""
 
     def __init__(self, kept: Kept) -> None:
         self._kept = kept
@@ -122,12 +125,20 @@ class _Pieces(io.RawIOBase):
         number, skip = divmod(self._at, PIECE_BYTES)
         if self._at >= self._kept.size:
             return 0
-        piece = attachments.piece(self._kept.sha256, number)[skip : skip + len(buffer)]
-        if not piece:
+        filled = 0
+        for piece in self._pieces(number, -(-(skip + len(buffer)) // PIECE_BYTES)):
+            part = piece[skip : skip + len(buffer) - filled]
+            buffer[filled : filled + len(part)] = part
+            filled, skip = filled + len(part), 0
+        if not filled:
             raise NotFoundError("attachment", self._kept.sha256)
-        buffer[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
+        self._at += filled
+        return filled
+
+    def _pieces(self, first: int, wanted: int) -> list[bytes]:
+        if first == 0 and self._kept.first:
+            return [self._kept.first]
+        return attachments.pieces(self._kept.sha256, first, min(wanted, _PIECES_AT_ONCE))
 
 
 def _checked_pieces(opened: BinaryIO, one: AttachedFile) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ import pytest
 from rqmail.content_store import KEPT_UNREFERENCED, ContentStore
 from rqmail.errors import InvalidInputError, NotFoundError
 from rqmail.intake.attachments import Attachment, Reader
+from rqmail.models import attachments
 from rqmail.models.attachments import PIECE_BYTES, AttachmentContent, AttachmentPiece, MessageAttachment
 from rqmail.models.message import Message
 from support.messages import new_message, submitted
@@ -26,7 +27,7 @@ def read(*contents):
     return [Reader().read(Attachment(f"{number}.bin", content)) for number, content in enumerate(contents)]
 
 
-@pytest.mark.parametrize("size", [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 7])
+@pytest.mark.parametrize("size", [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 9 * PIECE_BYTES + 7])
 def test_a_content_is_read_back_as_it_was_and_from_anywhere(store, size):
     content = (b"0123456789abcdef" * (size // 16 + 1))[:size]
     [file] = read(content)
@@ -35,6 +36,32 @@ def test_a_content_is_read_back_as_it_was_and_from_anywhere(store, size):
         assert opened.read() == content
         opened.seek(size // 2)
         assert opened.read(10) == content[size // 2 : size // 2 + 10]
+
+
+def test_a_content_in_the_database_is_read_some_pieces_at_a_time_a_small_one_as_it_is_opened(
+    database, clock, monkeypatch
+):
+    asked = []
+    run = attachments.rows_of_bytes
+    monkeypatch.setattr(attachments, "rows_of_bytes", lambda *one: asked.append(one) or run(*one))
+    store = ContentStore(clock)
+    small, large = os.urandom(20_000), os.urandom(9 * PIECE_BYTES)
+    files = read(small, large)
+    store.keep(files)
+    for file, content, statements in zip(files, (small, large), (1, 3), strict=True):
+        asked.clear()
+        with store.open(file.sha256) as opened:
+            assert opened.read(len(content)) == content
+        assert len(asked) == statements
+
+
+def test_a_content_of_which_a_piece_is_missing_is_not_read_as_if_it_were_whole(database, clock):
+    store = ContentStore(clock)
+    [file] = read(os.urandom(9 * PIECE_BYTES))
+    store.keep([file])
+    AttachmentPiece.delete().where(AttachmentPiece.number == 3).execute()
+    with store.open(file.sha256) as opened, pytest.raises(NotFoundError):
+        opened.read(9 * PIECE_BYTES)
 
 
 def test_ten_thousand_mails_with_one_file_store_it_once(store, clock):

@@ -12,7 +12,15 @@ from datetime import datetime, timedelta
 
 import peewee
 
-from rqmail.models.base import BaseModel, UtcDateTimeField, db, pooled_connection, to_column, transaction
+from rqmail.models.base import (
+    BaseModel,
+    UtcDateTimeField,
+    db,
+    pooled_connection,
+    rows_of_bytes,
+    to_column,
+    transaction,
+)
 from rqmail.models.content import AttachedFile
 from rqmail.models.message import Message
 
@@ -73,11 +81,15 @@ class MessageAttachment(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A content that is kept: how large, and where if not in pieces in the database."""
+    """A content that is kept: how large, and where if not in pieces in the database; of those the first is read along.
+
+    ``first`` is empty where it was not read.
+    """
 
     sha256: str
     size: int
     place: str | None
+    first: bytes = b""
 
 
 def came_in_again(sha256: str, now: datetime) -> bool:
@@ -116,18 +128,25 @@ def keep_at(place: str, sha256: str, size: int, now: datetime) -> bool:
 
 
 def find(sha256: str) -> Kept | None:
-    """Answer what is known of a content; ``None`` where it is not kept."""
-    with pooled_connection():
-        row = AttachmentContent.get_or_none(AttachmentContent.sha256 == sha256)
-    return None if row is None else Kept(row.sha256, row.size, row.place)
+    """Answer what is known of a content, its first piece with it; ``None`` where it is not kept."""
+    sql = (
+        "SELECT size, place, bytes FROM attachment_content LEFT JOIN attachment_piece"  # noqa: S608 - only placeholders
+        " ON attachment_piece.sha256 = attachment_content.sha256 AND number = 0"
+        f" WHERE attachment_content.sha256 = {db.param}"
+    )
+    for size, place, first in rows_of_bytes(sql, (sha256,)):
+        return Kept(sha256, size, place, first or b"")
+    return None
 
 
-def piece(sha256: str, number: int) -> bytes:
-    """Answer one piece of a content; empty past the last."""
-    sql = f"SELECT bytes FROM attachment_piece WHERE sha256 = {db.param} AND number = {db.param}"  # noqa: S608
-    with pooled_connection():
-        row = db.execute_sql(sql, (sha256, number)).fetchone()
-    return b"" if row is None else bytes(row[0])
+def pieces(sha256: str, first: int, number: int) -> list[bytes]:
+    """Answer at most ``number`` pieces of a content from the ``first`` on, up to one that is not there."""
+    sql = (
+        f"SELECT number, bytes FROM attachment_piece WHERE sha256 = {db.param}"  # noqa: S608 - only placeholders
+        f" AND number >= {db.param} AND number < {db.param} ORDER BY number"
+    )
+    found = rows_of_bytes(sql, (sha256, first, first + number))
+    return [piece for expected, (at, piece) in enumerate(found, first) if at == expected]
 
 
 def delete_unreferenced(before: datetime, *, limit: int) -> list[Kept]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -256,6 +256,15 @@ def retry_while_away(
 def is_postgresql() -> bool:
     """Say whether the models are bound to PostgreSQL."""
     return isinstance(db.obj, peewee.PostgresqlDatabase)
+
+
+def rows_of_bytes(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Answer the rows of a statement that reads bytes, in binary: as text PostgreSQL writes them in hexadecimal."""
+    with pooled_connection():
+        if not is_postgresql():
+            return list(db.execute_sql(sql, params).fetchall())
+        with peewee.__exception_wrapper__:  # type: ignore[attr-defined]
+            return list(db.cursor().execute(sql, params, binary=True).fetchall())
 
 
 class _UtcDateTimeField(peewee.Field):

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from redis import Redis, __version__
+from redis.backoff import NoBackoff
 from redis.driver_info import DriverInfo
 from redis.retry import Retry
 from redis.sentinel import Sentinel
@@ -83,10 +84,7 @@ def stock_settings(url: str, ca_file: Path | None) -> dict[str, Any]:
 def _through_sentinel(place: SentinelAddress, ca_file: Path | None, options: dict[str, Any]) -> Redis:
     tls = _tls(place, ca_file)
     connect, answer = options["socket_connect_timeout"], options["socket_timeout"] or _SENTINEL_SECONDS
-    asked = _of_sentinels(place, tls, connect, answer)
-    if "retry" in options:
-        asked["retry"] = options["retry"]
-    sentinel = Sentinel(place.sentinels, sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
+    sentinel = Sentinel(place.sentinels, sentinel_kwargs=_of_sentinels(place, tls, connect, answer))  # type: ignore[no-untyped-call]
     client: Redis = sentinel.master_for(  # type: ignore[no-untyped-call]
         place.service, db=place.db, username=place.username, password=place.password, **tls, **options
     )
@@ -99,6 +97,7 @@ def _of_sentinels(place: SentinelAddress, tls: dict[str, Any], connect: float, a
         "password": place.sentinel_password,
         "socket_connect_timeout": connect,
         "socket_timeout": answer,
+        "retry": Retry(NoBackoff(), 0),  # the next Sentinel knows as well
         "driver_info": DRIVER,
         **tls,
     }

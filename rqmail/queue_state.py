@@ -83,6 +83,12 @@ class QueueState:
             pipe.llen(f"{_QUEUE}{name}")
         return dict(zip(WORKER_QUEUES, pipe.execute(), strict=True))
 
+    def eviction(self) -> str | None:
+        """Answer by which policy the server throws keys away once its memory is full; ``None`` where it keeps all."""
+        memory = self._redis.info("memory")
+        policy = str(memory.get("maxmemory_policy", "noeviction"))
+        return None if policy == "noeviction" or not memory.get("maxmemory") else policy
+
     def note_at_work(self, worker: str, queue: str, *, tick_id: str | None = None) -> None:
         """Remember that ``worker`` begins a job from ``queue`` now, where an emptied Redis forgot that it is there.
 

@@ -230,6 +230,11 @@ class Checkup:
         health = self._limiter.health()
         if health.state == "ok":
             yield Finding("redis", "ok", Sentence("redis-well", "reached; scripts and writes work"))
+            policy = self._queues.eviction()
+            if policy is not None:
+                text = f"it throws keys away once its memory is full ({policy}): queues and counts would be lost"
+                advice = Sentence("keep-keys", "set `maxmemory-policy noeviction`")
+                yield Finding("redis", "warning", Sentence("redis-evicts", text, policy=policy), advice)
         elif health.state == "unreachable":
             advice = Sentence("start-redis", "start it, or correct RQMAIL_REDIS_URL")
             yield Finding("redis", "error", Sentence("redis-away", health.text, detail=health.text), advice)

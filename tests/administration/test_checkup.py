@@ -47,6 +47,23 @@ def test_the_installation_is_checked_without_asking_a_provider(application, monk
     }
 
 
+def test_a_redis_that_throws_keys_away_once_it_is_full_is_told(application, redis_client):
+    def found():
+        return [one.level for one in application.checkup.installation() if one.text.code == "redis-evicts"]
+
+    before = redis_client.config_get("maxmemory*")
+    try:
+        redis_client.config_set("maxmemory-policy", "allkeys-lru")
+        assert found() == [], "it is never full"
+        redis_client.config_set("maxmemory", 1_000_000_000)
+        assert found() == ["warning"]
+        redis_client.config_set("maxmemory-policy", "noeviction")
+        assert found() == []
+    finally:
+        redis_client.config_set("maxmemory", before["maxmemory"])
+        redis_client.config_set("maxmemory-policy", before["maxmemory-policy"])
+
+
 def test_whether_the_message_trace_may_be_read_is_told_as_it_was_found_last(application, clock):
     def found():
         [finding] = [one for one in application.checkup.installation() if one.name == "message trace"]

@@ -22,6 +22,9 @@ FOUND: Final[dict[str, str]] = {
     "database-current": gettext_noop("%(kind)s, up to date"),
     "no-senders": gettext_noop("nobody may send yet"),
     "redis-well": gettext_noop("reached; scripts and writes work"),
+    "redis-evicts": gettext_noop(
+        "it throws keys away once its memory is full (%(policy)s): queues and counts would be lost"
+    ),
     "last-dispatch": gettext_noop("the last dispatch was %(age)s ago"),
     "traces-read": gettext_noop("it is read: whether mail was delivered is known"),
     "no-graph": gettext_noop("Microsoft Graph is not configured"),
@@ -59,6 +62,7 @@ ADVICE: Final[dict[str, str]] = {
     "check-redis": gettext_noop("check RQMAIL_REDIS_URL and that the server runs"),
     "start-redis": gettext_noop("start it, or correct RQMAIL_REDIS_URL"),
     "correct-redis": gettext_noop("this does not pass by itself: correct it"),
+    "keep-keys": gettext_noop("set `maxmemory-policy noeviction`"),
     "start-scheduler": gettext_noop("start `rqmail scheduler`, or `%(stock)s` after `rqmail init`"),
     "start-worker": gettext_noop("start `rqmail worker`, or `%(stock)s`"),
     "set-graph": gettext_noop("set RQMAIL_GRAPH_TENANT_ID, _CLIENT_ID and _CLIENT_SECRET (or _CERTIFICATE)"),

@@ -21,6 +21,7 @@ from rqmail.insight.explaining import stopped
 from rqmail.insight.readiness import machinery_of
 from rqmail.insight.standing import Sentence
 from rqmail.mailers.graph.certificate import read_certificate
+from rqmail.models.base import forgetful_settings
 from rqmail.models.deliveries import readings
 from rqmail.models.mailbox import unmarked_mailboxes
 from rqmail.models.migrate import pending
@@ -187,6 +188,11 @@ class Checkup:
             yield Finding("database", "error", text, Sentence("run-init", "run `rqmail init`"))
             return
         yield Finding("database", "ok", Sentence("database-current", f"{kind}, up to date", kind=kind))
+        off = ", ".join(forgetful_settings())
+        if off:
+            lost = f"a power cut makes it forget what it said was written ({off})"
+            advice = Sentence("keep-writes", "turn that on: a message forgotten so may be lost, or sent twice")
+            yield Finding("durability", "warning", Sentence("database-forgets", lost, settings=off), advice)
         if not self._mailboxes.all() and not self._tenants.all():
             advice = Sentence("add-mailbox", "`rqmail mailbox add KEY --address …`")
             yield Finding("senders", "warning", Sentence("no-senders", "nobody may send yet"), advice)

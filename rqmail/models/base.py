@@ -267,6 +267,16 @@ def rows_of_bytes(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
             return list(db.cursor().execute(sql, params, binary=True).fetchall())
 
 
+def forgetful_settings() -> list[str]:
+    """Name the settings by which PostgreSQL forgets in a power cut what it had written; SQLite's are ours."""
+    if not is_postgresql():
+        return []
+    statement = "SELECT name FROM pg_settings WHERE setting = 'off' AND name = ANY(%s) ORDER BY name"
+    with pooled_connection():
+        found = db.execute_sql(statement, (["fsync", "full_page_writes", "synchronous_commit"],))
+        return [name for (name,) in found.fetchall()]
+
+
 class _UtcDateTimeField(peewee.Field):
     """A moment, aware and in UTC: ``timestamptz`` on PostgreSQL, text that sorts as time on SQLite."""
 

@@ -22,6 +22,7 @@ FOUND: Final[dict[str, str]] = {
     "database-current": gettext_noop("%(kind)s, up to date"),
     "no-senders": gettext_noop("nobody may send yet"),
     "redis-well": gettext_noop("reached; scripts and writes work"),
+    "database-forgets": gettext_noop("a power cut makes it forget what it said was written (%(settings)s)"),
     "redis-evicts": gettext_noop(
         "it throws keys away once its memory is full (%(policy)s): queues and counts would be lost"
     ),
@@ -62,6 +63,7 @@ ADVICE: Final[dict[str, str]] = {
     "check-redis": gettext_noop("check RQMAIL_REDIS_URL and that the server runs"),
     "start-redis": gettext_noop("start it, or correct RQMAIL_REDIS_URL"),
     "correct-redis": gettext_noop("this does not pass by itself: correct it"),
+    "keep-writes": gettext_noop("turn that on: a message forgotten so may be lost, or sent twice"),
     "keep-keys": gettext_noop("set `maxmemory-policy noeviction`"),
     "start-scheduler": gettext_noop("start `rqmail scheduler`, or `%(stock)s` after `rqmail init`"),
     "start-worker": gettext_noop("start `rqmail worker`, or `%(stock)s`"),

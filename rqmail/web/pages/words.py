@@ -49,6 +49,7 @@ MESSAGES_WAITING: Final[Counted] = counted("1 message is waiting", "%(number)s m
 #: What has to be well for mail to go out.
 CHECKS: Final[Words] = {
     "database": lazy_gettext("Database"),
+    "durability": lazy_gettext("Durability"),
     "redis": lazy_gettext("Redis"),
     "ticks": lazy_gettext("Scheduler"),
     "workers": lazy_gettext("Workers"),

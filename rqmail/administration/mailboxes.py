@@ -22,6 +22,7 @@ from rqmail.administration.pausing import Pausing
 from rqmail.clock import Clock
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.addresses import check_address
+from rqmail.models import events
 from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.mailbox import SenderCheck, SentItems, SystemMailbox, unmarked_mailboxes
 from rqmail.models.pruning import SentPruning
@@ -211,7 +212,10 @@ class Mailboxes:
         """
         row = _row(key)
         until, reason = self._pausing.asked(reason, duration)
-        self._update(key, {"paused_until": until, "pause_reason": reason, "paused_by": by})
+        end = None if duration is None else until
+        with transaction():
+            self._update(key, {"paused_until": until, "pause_reason": reason, "paused_by": by})
+            events.tell_of_pause(f"mailbox:{key}", reason, end, self._clock(), by=by)
         self._pausing.begin(mailbox_key(row.address), until, reason, by)
         return self.get(key)
 

@@ -20,6 +20,7 @@ from rqmail.clock import Clock
 from rqmail.delivery.senders import budget_key_of
 from rqmail.errors import ConflictError, InvalidInputError, NotFoundError
 from rqmail.intake.addresses import check_address
+from rqmail.models import events
 from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.mailbox import Provider, SenderCheck, TenantMailSetting
 from rqmail.ratelimit.limiter import MailRateLimiter
@@ -107,7 +108,10 @@ class Tenants:
         """
         row = _row(key)
         until, reason = self._pausing.asked(reason, duration)
-        self._update(key, {"paused_until": until, "pause_reason": reason, "paused_by": by})
+        end = None if duration is None else until
+        with transaction():
+            self._update(key, {"paused_until": until, "pause_reason": reason, "paused_by": by})
+            events.tell_of_pause(f"tenant:{key}", reason, end, self._clock(), by=by)
         self._pausing.begin(budget_key_of(row), until, reason, by)
         return self.get(key)
 

@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from rqmail.clock import Clock
 from rqmail.errors import InvalidInputError, NotFoundError
 from rqmail.intake.headers import one_click_headers
-from rqmail.models import suppression, unsubscribing
+from rqmail.models import events, suppression, unsubscribing
+from rqmail.models.base import transaction
 from rqmail.models.suppression import Entry, Reason, scopes_of
 from rqmail.text.addresses import same_person
 
@@ -41,6 +42,7 @@ class Unsubscription:
     address: str
     scope: str
     source: str
+    message_id: str | None = None
 
 
 class Unsubscribing:
@@ -108,13 +110,20 @@ class Unsubscribing:
         if payload is None or found is None:
             raise NotFoundError("link", token[:20])
         stood_in = payload[18:]
-        source = f"link{_STOOD_IN[payload[17]]}{UUID(bytes=stood_in) if stood_in else ''}"
-        return Unsubscription(*found, source)
+        in_ = str(UUID(bytes=stood_in)) if stood_in else ""
+        source = f"link{_STOOD_IN[payload[17]]}{in_}"
+        return Unsubscription(*found, source, in_ if payload[17] == _MESSAGE else None)
 
     def unsubscribe(self, found: Unsubscription) -> bool:
         """Let who the link is for get no mail from now on; answer whether that is new."""
-        entry = Entry(found.address, found.scope, Reason.UNSUBSCRIBE, found.source, self._clock())
-        return bool(suppression.keep([entry]))
+        now = self._clock()
+        entry = Entry(found.address, found.scope, Reason.UNSUBSCRIBE, found.source, now)
+        with transaction():
+            is_new = bool(suppression.keep([entry]))
+            if is_new:
+                tenant = found.scope.removeprefix("tenant:") if found.scope.startswith("tenant:") else None
+                events.tell_of_unsubscription(found.address, tenant, found.message_id, now)
+        return is_new
 
     def _payload(self, token: str) -> bytes | None:
         if len(token) > 200 or not token.isascii():

@@ -18,7 +18,7 @@ from rqmail.errors import MailboxNotReadableError, MailError, PauseCause
 from rqmail.logs import event_log
 from rqmail.mailers.graph.inbox import GraphInbox, ReportItem
 from rqmail.mailers.graph.message import named_in
-from rqmail.models import bounces, suppression
+from rqmail.models import bounces, events, suppression
 from rqmail.models.base import pooled_connection
 from rqmail.models.bounces import Bounced, BounceReading
 from rqmail.models.mailbox import Provider
@@ -243,17 +243,18 @@ class Bounces:
         left = at + duration - self._clock()
         if left <= timedelta():
             return
-        keys = {sender.budget_key}
+        names = {sender.budget_key: sender.name}
         if failure.code in _TENANT_RESTS:
-            keys |= {
-                other.budget_key
+            names |= {
+                other.budget_key: other.name
                 for other in self._senders.all().values()
                 if other.provider == sender.provider and other.entra_tenant == sender.entra_tenant
             }
         reason = f"a non-delivery report says {failure.code}: {failure.text}"[:500]
-        for key in keys:
+        for key, name in names.items():
             self._limiter.pause(key, round(left.total_seconds() * 1000), reason, cause=cause)
             log.warning("mail.mailbox.paused", mailboxKey=key, reason=reason, code=failure.code)
+            events.tell_of_pause(name, reason, at + duration, self._clock())
 
     # --- when to look again --------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from rqmail.errors import (
 from rqmail.logs import event_log
 from rqmail.mailers.base import Mailer, Permit, Receipt
 from rqmail.mailers.graph.upload import upload_volume
+from rqmail.models import events
 from rqmail.models.base import AWAY_ERRORS, retry_while_away
 from rqmail.models.contents import Contents
 from rqmail.models.message import Attempt, Message
@@ -48,6 +49,9 @@ THROTTLE_PAUSE = (1_000, 3_600_000)
 UNAVAILABLE_PAUSE = (300_000, 3_600_000)
 AUTH_PAUSE = (30_000, 300_000)
 FAULT_PAUSE = (60_000, 3_600_000)
+
+#: A pause that the provider's answers bring about is an event for webhooks from this length on.
+_TOLD_PAUSE_MS = 60_000
 
 #: A place in flight comes free with the next answer; the moment the limiter names is when a lost lease would end.
 BUSY_WAIT_MS = 1_000
@@ -286,6 +290,7 @@ class MailProviderService:
             self._limiter.pause(call.sender.budget_key, asked_ms, reason, cause="throttled")
             pause_ms = asked_ms
         self._counter.count("call", "throttled", call.seconds)
+        self._tell_of_pause(call, reason, pause_ms)
         return self._deferred(call, pause_ms, waiting_for="throttled", paused=True, error=error)
 
     def _unavailable(self, call: _Call, error: MailError, pause: tuple[int, int], why: str) -> Ending:
@@ -301,6 +306,7 @@ class MailProviderService:
             code=error.code,
             forMs=pause_ms,
         )
+        self._tell_of_pause(call, str(error), pause_ms)
         return self._deferred(call, pause_ms, waiting_for=why, paused=True, error=error)
 
     def _without_names(self, call: _Call, error: NoNamedPropertyError, *, has_headers: bool) -> Ending:
@@ -337,7 +343,8 @@ class MailProviderService:
         ending = self._written(call.message.mark_error, str(error), call.attempt("rejected", error), now=self._clock())
         if error.status is not None and self._limiter.count_rejection(call.sender.budget_key) >= REJECTED_IN_A_ROW:
             reason = f"{REJECTED_IN_A_ROW} messages in a row were rejected; the last one: {error}"
-            self._limiter.back_off(call.sender.budget_key, *UNAVAILABLE_PAUSE, reason, cause="rejecting")
+            pause_ms = self._limiter.back_off(call.sender.budget_key, *UNAVAILABLE_PAUSE, reason, cause="rejecting")
+            self._tell_of_pause(call, reason, pause_ms)
             return Ending.MAILBOX_PAUSED
         return ending
 
@@ -371,6 +378,16 @@ class MailProviderService:
         return self._unavailable(call, fault, FAULT_PAUSE, "fault")
 
     # --- what they share -----------------------------------------------------------------------------------------
+
+    def _tell_of_pause(self, call: _Call, reason: str, pause_ms: int) -> None:
+        """Tell webhooks of a pause that is long enough to matter to a person; a lost event loses no mail."""
+        if pause_ms < _TOLD_PAUSE_MS:
+            return
+        now = self._clock()
+        try:
+            events.tell_of_pause(call.message.sender, reason, now + timedelta(milliseconds=pause_ms), now)
+        except AWAY_ERRORS:
+            log.warning("mail.webhook.pauseNotTold", mailboxKey=call.sender.budget_key)
 
     def _mailer(self, sender: Sender) -> Mailer:
         """Answer the sender's mailer; a sender without a valid setting is not authorised, and nothing has been sent."""

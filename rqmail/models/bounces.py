@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 
 import peewee
 
+from rqmail.models import events
 from rqmail.models.base import BaseModel, UtcDateTimeField, db, is_postgresql, pooled_connection, to_column, transaction
+from rqmail.models.webhooks import EventType
 from rqmail.text.addresses import same_person
 
 #: A report comes within so many days: servers give up before that.
@@ -116,8 +118,11 @@ def note_bounce(message_id: str, address: str, *, code: str, detail: str, at: da
         f" VALUES ({', '.join([db.param] * 7)}) ON CONFLICT DO NOTHING RETURNING address"
     )
     values = (message_id, address, "bounced", code[:20], detail, to_column(at), probable)
-    with pooled_connection():
-        return db.execute_sql(sql, values).fetchone() is not None
+    with transaction():
+        is_new = db.execute_sql(sql, values).fetchone() is not None
+        if is_new and events.listeners(EventType.BOUNCED):
+            events.tell_of_bounce(message_id, address, code=code, detail=detail, at=at, probable=probable)
+    return is_new
 
 
 def certain_bounce(message_id: str) -> str | None:

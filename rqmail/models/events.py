@@ -6,16 +6,16 @@ webhooks asks one small question in that time, whatever it sends.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from uuid_utils import uuid7
 
-from rqmail.clock import monotonic
+from rqmail.clock import monotonic, to_epoch_ms
 from rqmail.models.base import db, from_column, pooled_connection, to_column
 from rqmail.models.webhooks import EventType
 
@@ -64,19 +64,8 @@ def look_again() -> None:
     _known = None
 
 
-@contextmanager
-def with_what_is_told(type_: EventType | None) -> Iterator[bool]:
-    """Say whether somebody listens; if so, what is written inside is kept together with the event, or neither is."""
-    with pooled_connection():
-        if type_ is None or not listeners(type_):
-            yield False
-        else:
-            with db.atomic():
-                yield True
-
-
 def tell_of_messages(type_: EventType, ids: Sequence[str]) -> None:
-    """Write down that these messages came to their end."""
+    """Write down that these messages came to their end; in the transaction that ends them."""
     p = db.param
     for start in range(0, len(ids), _AT_ONCE):
         part = list(ids[start : start + _AT_ONCE])
@@ -113,25 +102,36 @@ def tell_of_bounce(message_id: str, address: str, *, code: str, detail: str, at:
 
 def tell_of_unsubscription(address: str, tenant: str | None, message_id: str | None, at: datetime) -> None:
     """Write down that somebody unsubscribed, from all mail or from a tenant's, by the link in a message."""
+    if not listeners(EventType.UNSUBSCRIBED):
+        return
     whose: dict[str, Any] = {"messageId": None, "mailbox": None, "tenant": None, "campaign": None}
-    if message_id is not None:
-        whose |= _of_message(message_id)
-    _write(EventType.UNSUBSCRIBED, [(at, whose | {"tenant": tenant, "recipient": address})])
+    with pooled_connection():
+        if message_id is not None:
+            whose |= _of_message(message_id)
+        _write(EventType.UNSUBSCRIBED, [(at, whose | {"tenant": tenant, "recipient": address})])
 
 
-def tell_of_campaigns(names: Sequence[tuple[str, str]], at: datetime) -> None:
-    """Write down that campaigns are over: of each its name and state."""
-    told = [(at, {"campaign": name, "status": state}) for name, state in names]
-    _write(EventType.CAMPAIGN_FINISHED, told)
+def tell_of_campaign(name: str, state: str, people: Mapping[str, int], at: datetime) -> None:
+    """Write down that a campaign is over, and how many of its people are in which state."""
+    _write(EventType.CAMPAIGN_FINISHED, [(at, {"campaign": name, "status": state, "people": people})])
 
 
 def tell_of_pause(sender: str, reason: str, until: datetime | None, at: datetime, *, by: str | None = None) -> None:
-    """Write down that a sender (``mailbox:KEY``, ``tenant:KEY``) is paused; ``until`` empty: until it is resumed."""
+    """Write down that a sender (``mailbox:KEY``, ``tenant:KEY``) is paused; ``until`` empty: until it is resumed.
+
+    Mails under way together each bring their mailbox's pause about: one that nobody asked for is told once a minute.
+    """
     if not listeners(EventType.MAILBOX_PAUSED):
         return
     data = _whose(sender) | {"reason": reason, "until": None if until is None else _iso(until), "by": by}
     with pooled_connection():
-        _write(EventType.MAILBOX_PAUSED, [(at, data)])
+        _write(EventType.MAILBOX_PAUSED, [(at, data)], event_id=None if by else _id_of_pause(sender, at))
+
+
+def _id_of_pause(sender: str, at: datetime) -> str:
+    """Answer the one id that pauses of a sender have in one minute; it sorts as others do."""
+    minute = to_epoch_ms(at) // 60_000 * 60_000
+    return f"msg_{minute:012x}{hashlib.sha256(sender.encode()).hexdigest()[:20]}"
 
 
 def new_id() -> str:
@@ -144,21 +144,23 @@ def written(type_: str, at: datetime, data: Mapping[str, Any]) -> str:
     return json.dumps({"type": type_, "timestamp": _iso(at), "data": data}, ensure_ascii=False, separators=(",", ":"))
 
 
-def _write(type_: EventType, told: Sequence[tuple[datetime, Mapping[str, Any]]]) -> None:
-    """Write events down for every webhook that listens; inside the caller's transaction."""
+def _write(
+    type_: EventType, told: Sequence[tuple[datetime, Mapping[str, Any]]], *, event_id: str | None = None
+) -> None:
+    """Write events down for every webhook that listens, on the connection and in the transaction of the caller."""
     rows = []
     for at, data in told:
-        event_id, payload = new_id(), written(type_, at, data)
+        own_id, payload = event_id or new_id(), written(type_, at, data)
         for webhook_id in listeners(type_):
             moment = to_column(at)
-            rows.append((webhook_id, event_id, type_.value, payload, moment, moment, to_column(at + TRIED_FOR), 0))
+            rows.append((webhook_id, own_id, type_.value, payload, moment, moment, to_column(at + TRIED_FOR), 0))
     one = "(" + ", ".join([db.param] * 8) + ")"
     for start in range(0, len(rows), _AT_ONCE):
         part = rows[start : start + _AT_ONCE]
         sql = (
             "INSERT INTO webhook_delivery"  # noqa: S608 - only placeholders are put in
             " (webhook_id, event_id, type, payload, created_on, due_on, give_up_on, attempts)"
-            f" VALUES {', '.join([one] * len(part))}"
+            f" VALUES {', '.join([one] * len(part))} ON CONFLICT DO NOTHING"
         )
         db.execute_sql(sql, [value for row in part for value in row])
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rqmail.models.base import db, from_column, is_postgresql, pooled_connection, to_column
+from rqmail.models import events
+from rqmail.models.base import db, from_column, is_postgresql, pooled_connection, to_column, transaction
 from rqmail.models.campaigns import Campaign, CampaignState
 from rqmail.models.suppression import INSTALLATION
+from rqmail.models.webhooks import EventType
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +223,15 @@ def end_those_done(now: datetime) -> list[str]:
         UPDATE campaign SET state = CASE state WHEN 'CANCELLED' THEN state ELSE 'DONE' END, ended_on = {p}
         WHERE ended_on IS NULL AND started_on IS NOT NULL AND {_SETTLED}
         AND (state = 'CANCELLED' OR (state = 'RUNNING' AND (expires_on <= {p} OR ({_NOBODY_WAITS}))))
-        RETURNING name
+        RETURNING id, name, state
     """  # noqa: S608 - only placeholders and constants are put in
-    with pooled_connection():
-        return [row[0] for row in db.execute_sql(sql, (to_column(now), to_column(now))).fetchall()]
+    with transaction():
+        ended = db.execute_sql(sql, (to_column(now), to_column(now))).fetchall()
+        if ended and events.listeners(EventType.CAMPAIGN_FINISHED):
+            people = counts([row[0] for row in ended])
+            for campaign_id, name, state in ended:
+                events.tell_of_campaign(name, state, people[campaign_id], now)
+    return [row[1] for row in ended]
 
 
 def count_ended(before: datetime) -> int:

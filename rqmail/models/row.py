@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import peewee
 
-from rqmail.models.base import BaseModel, UtcDateTimeField, db, pooled_connection, to_column
+from rqmail.models import events
+from rqmail.models.base import BaseModel, UtcDateTimeField, db, pooled_connection, to_column, transaction
 from rqmail.models.history import LONGEST_HISTORY, Attempt, Event, Route, entries, line
 from rqmail.models.states import ENTERED_FROM, IN, MessageStatus, names
 from rqmail.models.submitting import Priority
@@ -120,7 +121,7 @@ class MessageRow(BaseModel):
 
         ``log`` is added to their history, ``counts`` names what goes up by one, ``changes`` are columns to set. One
         statement of its own, written out once: it runs twice for every mail, and a query builder takes longer over it
-        than the database does.
+        than the database does. Where webhooks listen, the event is written in the same transaction.
         """
         allowed = ENTERED_FROM[status] if from_ is None else ENTERED_FROM[status] & from_
         set_to = [to_column(value) if isinstance(value, datetime) else value for value in changes.values()]
@@ -132,8 +133,14 @@ class MessageRow(BaseModel):
             told = "line"
             set_to.append(line(log))
         head, tail = _update(db.param, status, allowed, tuple(changes), told, counts)
-        with pooled_connection():
-            return [row[0] for row in db.execute_sql(head + where + tail, [*set_to, *values]).fetchall()]
+        tells = events.OF_STATUS.get(status)
+        if tells is None or not events.listeners(tells):
+            with pooled_connection():
+                return [row[0] for row in db.execute_sql(head + where + tail, [*set_to, *values]).fetchall()]
+        with transaction():
+            ids = [row[0] for row in db.execute_sql(head + where + tail, [*set_to, *values]).fetchall()]
+            events.tell_of_messages(tells, ids)
+        return ids
 
     def _settle(
         self,

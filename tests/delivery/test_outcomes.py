@@ -29,9 +29,11 @@ from rqmail.errors import (
 )
 from rqmail.mailers.base import Mail, Receipt
 from rqmail.mailers.rate_limited import RateLimitedGraphMailer
+from rqmail.models import events
 from rqmail.models.mailbox import SystemMailbox
 from rqmail.models.message import Message, MessageContent, MessageStatus, Recipient
 from rqmail.models.suppression import INSTALLATION, Entry, Reason, keep
+from rqmail.models.webhooks import Webhook, WebhookDelivery
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.spread import compute_spread_ms
@@ -736,3 +738,21 @@ def test_a_name_that_is_lacking_for_a_mails_own_header_is_that_mails_fault_alone
     service.send(message)
     assert reloaded(message).status == (S.ERROR if headers else S.SCHEDULED)
     assert (paused(limiter) is None) is headers
+
+
+def test_webhooks_are_told_of_a_pause_of_a_minute_or_more(database, service, outside, clock):
+    Webhook.create(
+        id="wh_1",
+        url="https://x.example/",
+        events="mailbox-paused",
+        secret_encrypted="",
+        created_on=START,
+        created_by="sanne",
+    )
+    events.look_again()
+    for problem, reasons in ((MailThrottledError("slow", status=429), 0), (MailboxUnavailableError("no mailbox"), 1)):
+        outside.raises = problem
+        service.send(message_in(MessageStatus.SENDING))
+        assert WebhookDelivery.select().count() == reasons
+        clock.advance(seconds=30)
+    assert '"reason":"no mailbox","until":"2026-' in WebhookDelivery.get().payload

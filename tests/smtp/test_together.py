@@ -41,7 +41,7 @@ def test_who_comes_while_work_is_going_on_is_served_by_the_next_together() -> No
         return list(await asyncio.gather(first, *others))
 
     with ThreadPoolExecutor(5) as threads:
-        assert asyncio.run(ask(threads)) == [-1, -2, -3, -4]
+        assert threads.submit(asyncio.run, ask(threads)).result() == [-1, -2, -3, -4]
     assert calls == [[1], [2, 3, 4, 5]]
 
 
@@ -58,7 +58,7 @@ def test_an_answer_that_is_an_error_is_raised_for_whose_it_is_and_one_of_the_wor
             await Together(breaks, threads)("good")
 
     with ThreadPoolExecutor(2) as threads:
-        asyncio.run(ask(threads))
+        threads.submit(asyncio.run, ask(threads)).result()
 
 
 def handed_in(key: str | None, **fields: str) -> HandedIn:

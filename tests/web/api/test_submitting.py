@@ -38,9 +38,9 @@ def test_one_message_is_taken_in_as_it_was_given(client: FlaskClient) -> None:
     shown = client.get(f"/messages/{message_id}").json
     assert shown["sender"] == "mailbox:news"
     assert shown["recipients"] == [
-        {"kind": "to", "address": "jorg@example.org", "name": "Jörg"},
-        {"kind": "cc", "address": "a@example.org", "name": ""},
-        {"kind": "cc", "address": "b@example.org", "name": "B"},
+        {"kind": "to", "address": "jorg@example.org", "name": "Jörg", "delivery": None},
+        {"kind": "cc", "address": "a@example.org", "name": "", "delivery": None},
+        {"kind": "cc", "address": "b@example.org", "name": "B", "delivery": None},
     ]
     assert (shown["priority"], shown["requestedOn"]) == ("high", "2026-03-11T08:00:00Z")
     assert shown["history"] == []

@@ -52,6 +52,12 @@ def no_tick_is_asked_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Nudger.__init__, "__defaults__", (lambda _seconds, _work: None,))
 
 
+@pytest.fixture(autouse=True)
+def no_dns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody outside is asked about a domain: a resolver that knows no server says at once that there is none."""
+    monkeypatch.setattr("dns.resolver.Resolver.read_resolv_conf", lambda _self, _file: None)
+
+
 @pytest.fixture
 def clock() -> MovableClock:
     """A clock that stands still until the test moves it."""

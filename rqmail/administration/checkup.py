@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 from rqmail.administration.checks import Checks
 from rqmail.administration.mailboxes import Mailboxes
 from rqmail.administration.rotation import KeyRotation
+from rqmail.administration.sending import look_at_domains
 from rqmail.administration.tenants import Tenants
 from rqmail.clock import Clock
+from rqmail.domains import Domains
 from rqmail.errors import told
 from rqmail.insight.bouncing import too_many_back
 from rqmail.insight.checked import CheckView, last_checks
@@ -23,7 +25,7 @@ from rqmail.insight.standing import Sentence
 from rqmail.mailers.graph.certificate import read_certificate
 from rqmail.models.base import forgetful_settings
 from rqmail.models.deliveries import readings
-from rqmail.models.mailbox import unmarked_mailboxes
+from rqmail.models.mailbox import Provider, unmarked_mailboxes
 from rqmail.models.migrate import pending
 from rqmail.queue_state import MAIL, MAIL_HIGH, QueueState
 from rqmail.queues import JOB_CLASS
@@ -36,6 +38,8 @@ Level = Literal["ok", "warning", "error"]
 
 #: So long before its end a credential is warned of.
 _WARNED_AHEAD = timedelta(days=30)
+
+_GRAPH = Provider.MICROSOFT_GRAPH.value
 
 #: Secrets that a finding names.
 _NAMED = 5
@@ -100,6 +104,7 @@ class Checkup:
         checks: Checks,
         rotation: KeyRotation,
         clock: Clock,
+        domains: Callable[[], Domains] = Domains,
     ) -> None:
         self._settings = settings
         self._limiter = limiter
@@ -108,11 +113,13 @@ class Checkup:
         self._tenants = tenants
         self._checks = checks
         self._rotation = rotation
+        self._make_domains = domains
         self._clock = clock
 
     def everything(self) -> list[Finding]:
         """Make every check there is, and ask the providers about every sender: that takes a while."""
-        return [*self.installation(), *_made("graph", _NOTHING, self._providers)]
+        providers = _made("graph", _NOTHING, self._providers)
+        return [*self.installation(), *providers, *_made("dns", _NOTHING, self._domains)]
 
     def installation(self) -> list[Finding]:
         """Check what all senders need, but for their providers: that takes a moment."""
@@ -303,11 +310,31 @@ class Checkup:
             yield Finding("graph token", "error", _said(token.problem), Sentence("check-app", advice))
         elif token.outcome != "unconfigured":
             yield Finding("graph token", "ok", Sentence("token-granted", "granted"))
+            if token.may_send:
+                wide = "the token names Mail.Send for every mailbox of the tenant, not only for those configured here"
+                advice = "restrict it by RBAC for Applications in Exchange Online and take it away in Entra"
+                advice += "; well where an application access policy restricts it already"
+                yield Finding(
+                    "graph permissions", "warning", Sentence("send-as-all", wide), Sentence("restrict-app", advice)
+                )
             names = self._named_mailboxes() + names
         for name, check in self._checks.check_all(names).items():
             yield from _about(name, check)
         yield from self._unmarked()
         yield from self._bouncing()
+
+    def _domains(self) -> Iterator[Finding]:
+        """Tell of the domains mail is sent from what makes others doubt it."""
+        senders = [(one.address, _GRAPH) for one in self._mailboxes.all()]
+        for tenant in self._tenants.all():
+            if tenant.provider == _GRAPH and tenant.address:
+                senders.append((tenant.address, tenant.provider))
+            elif tenant.provider == "sendgrid" and tenant.sendgrid_from:
+                senders.append((tenant.sendgrid_from, tenant.provider))
+        if self._settings.sendgrid_from:
+            senders.append((self._settings.sendgrid_from, "sendgrid"))
+        for one in look_at_domains(self._make_domains(), senders):
+            yield Finding(f"domain {one.domain}" if one.domain else "dns", one.level, one.text, one.advice)
 
     def _bouncing(self) -> Iterator[Finding]:
         """Tell of which senders so much mail comes back that others begin to refuse it."""

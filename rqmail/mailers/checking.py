@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from rqmail.clock import Clock
 from rqmail.errors import MailAuthError, MailError
 from rqmail.mailers.base import Checked
 from rqmail.mailers.configs import SystemMailboxConfig, TenantMailConfig, read_tenant
 from rqmail.mailers.factory import MailerFactory, UnconfiguredMailer, graph_scope
-from rqmail.mailers.graph.checking import check_mailbox
+from rqmail.mailers.graph.checking import check_mailbox, roles_of
 from rqmail.mailers.graph.entra_app import EntraApp
 from rqmail.mailers.http.transport import Transport
 from rqmail.mailers.sendgrid import check_api_key
@@ -42,8 +43,15 @@ class SenderChecker:
         return not isinstance(self._factory.app_of(), UnconfiguredMailer)
 
     def own_app(self) -> Checked:
-        """Ask for a token of the app of the settings, which all system mailboxes send with."""
-        return self._app(self._factory.app_of())
+        """Ask for a token of the app of the settings, which all system mailboxes send with.
+
+        ``may_send`` where the token names Mail.Send: that is for every mailbox of the tenant.
+        """
+        app = self._factory.app_of()
+        checked = self._app(app)
+        if checked.problem is not None or isinstance(app, UnconfiguredMailer):
+            return checked
+        return replace(checked, may_send=True if "mail.send" in roles_of(str(self._token(app))) else None)
 
     def mailbox(self, mailbox: SystemMailboxConfig) -> Checked:
         """Check a system mailbox."""

@@ -146,6 +146,7 @@ def test_doctor_is_content_with_a_system_that_runs(run, run_json, graph_of_the_s
     assert result.exit_code == 0, result.output
     checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
     assert checks["graph token"]["level"] == "ok"
+    assert (checks["graph permissions"]["level"], checks["dns"]["level"]) == ("warning", "warning")
     assert "Sent Items may be read" in checks["mailbox news"]["text"]
 
 

@@ -17,7 +17,7 @@ from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.web.pages import sentences
 
 #: What only the command line says: nothing, the words of others, and what is found while asking.
-_NOT_ON_THE_PAGE = {"nothing-to-do", "said", "token-granted", "check-app"}
+_NOT_ON_THE_PAGE = {"nothing-to-do", "said", "token-granted", "check-app", "send-as-all", "restrict-app"}
 
 
 def rows(page: str) -> dict[str, str]:

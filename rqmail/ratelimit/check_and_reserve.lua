@@ -1,13 +1,16 @@
 -- Take one call and N recipients from a mailbox's budgets, all or nothing.
 --
--- KEYS[1]  the mailbox's state key
+-- KEYS[1]  the mailbox's state key   KEYS[2], ...  the state keys of the scopes whose day it takes external recipients from
 -- ARGV[1]  the limits, packed as LIMITS   ARGV[2]  lease:<reservation id>   ARGV[3]  recipients
 -- ARGV[4]  the moment in ms; the server's own time when left out or ''
--- ARGV[5]  only for a mail that uploads: the bytes, and how many the window takes, packed as two doubles
+-- ARGV[5]  only for a mail that uploads: the bytes, and how many the window takes, packed as two doubles; else left out or ''
+-- ARGV[6]  only with scopes: the external recipients, and how many the day of each scope takes, packed as doubles
 --
 -- Returns the moment of the grant (an integer, ms) when taken, or when this id holds its place already;
--- 'unknown <moment>' when nothing that can be believed is known of the mailbox and it may not start empty;
--- '<reason> <ms until this very request could pass> <why paused>' when denied, with the reason that ends last.
+-- 'unknown <moment> <1 or 0 for each key>' when nothing that can be believed is known of those with 1 and they may not start
+-- empty;
+-- '<reason> <ms until this very request could pass> <why paused>' when denied, with the reason that ends last; that of the
+-- first scope is scope1.
 -- Only a grant writes anything; but what a refill counted for this very id is taken back first.
 
 local per_minute, per_day, in_flight, lease_ms, rolling, may_start = struct.unpack(LIMITS, ARGV[1])
@@ -64,10 +67,16 @@ end
 -- include words.lua
 -- include uploads.lua
 -- include windows.lua
+-- include scopes.lua
 
 local w = read_windows(kept[1])
 local found = condition(state, w, filled, now, counters[1], counters[2])
-if found ~= WHOLE and may_start == 0 then return string.format('unknown %.3f', now) end
+local scopes, unknown = {}, found == WHOLE and '0' or '1'
+for i = 2, #KEYS do
+  local scope = read_scope(KEYS[i], filled, now, lease)
+  scopes[i - 1], unknown = scope, unknown .. (scope.found == WHOLE and '0' or '1')
+end
+if may_start == 0 and string.find(unknown, '1') then return string.format('unknown %.3f %s', now, unknown) end
 local stepped_back_from = found == LOST and w.latest > now and w.latest
 carry_on(w, filled, found)
 if kept[3] then -- a refill took it for running, and it only asks now
@@ -75,6 +84,7 @@ if kept[3] then -- a refill took it for running, and it only asks now
   redis.call('HSET', state, 'windows', pack_windows(w))
   counters = redis.call('MGET', minute, day)
 end
+for _, scope in ipairs(scopes) do begin_scope(scope, filled, now, lease) end
 
 local reason, free_at = nil, now
 local function deny(because, at)
@@ -110,13 +120,20 @@ if rolling == 1 and w.total + recipients > per_day then
 end
 
 local uploads, bytes
-if ARGV[5] then
+if ARGV[5] and ARGV[5] ~= '' then
   local most, held, frees
   bytes, most = struct.unpack('<dd', ARGV[5])
   if bytes > most then bytes = most end -- what is larger than the window takes all of it
   uploads = read_uploads(redis.call('HGET', state, 'uploads'), now)
   held, frees = volume(uploads, most - bytes)
   if held + bytes > most then deny('upload', frees) end
+end
+
+local external
+for i, scope in ipairs(scopes) do
+  external = struct.unpack('<d', ARGV[6])
+  local full_until = scope_full_until(scope, now, external, struct.unpack('<d', ARGV[6], i * 8 + 1), rolling)
+  if full_until then deny('scope' .. i, full_until) end
 end
 
 if reason then return string.format('%s %.0f %s', reason, math.ceil(free_at - now), why) end
@@ -130,13 +147,9 @@ end
 local aged
 if stepped_back_from then drop_days_to_come(mailbox, stepped_back_from, now) end
 if rolling == 1 then
-  if w.capacity == 0 then
-    make_log(state, w, slots, {})
-  elseif slots then
-    redis.call('SETRANGE', log_of(state), 0, pack_slots(slots))
-  end
+  count_recipients(state, w, slots, recipients)
   write_call(state, w, stamp)
-  w.slot_used, w.total, aged = w.slot_used + recipients, w.total + recipients, slots
+  aged = slots
 else
   aged = floor(now / SLOT) > w.slot
   if aged then w.slot = floor(now / SLOT) end
@@ -149,4 +162,5 @@ if uploads then
   write_uploads(state, uploads)
 end
 if aged then keep(state, paused_until - now) end
+for _, scope in ipairs(scopes) do take_scope(scope, now, lease, external, rolling, lease_ms) end
 return now

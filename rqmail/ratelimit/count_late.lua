@@ -29,13 +29,8 @@ redis.call('SET', day, counter(day) + recipients, 'EX', DAY_TTL)
 local stamp = math.max(now, w.latest)
 if w.filled == ROLLING then
   local slots = pass_slots(state, w, stamp)
-  if w.capacity == 0 then
-    make_log(state, w, slots, {})
-  elseif slots then
-    redis.call('SETRANGE', log_of(state), 0, pack_slots(slots))
-  end
+  count_recipients(state, w, slots, recipients)
   write_call(state, w, stamp)
-  w.slot_used, w.total = w.slot_used + recipients, w.total + recipients
 end
 w.latest = stamp
 redis.call('HSET', state, 'windows', pack_windows(w))

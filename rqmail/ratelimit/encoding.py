@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from rqmail.clock import Clock, utc_now
 from rqmail.errors import PauseCause
 from rqmail.ratelimit.limits import RateLimits
+from rqmail.ratelimit.scopes import Scope
 from rqmail.text.scrubbing import scrubbed_start
 
 Window: TypeAlias = Literal["rolling", "fixed"]
@@ -19,6 +20,7 @@ Window: TypeAlias = Literal["rolling", "fixed"]
 _LARGEST_LIMIT = 2**31 - 1
 _LIMITS = struct.Struct("<ddddBB")
 _UPLOAD = struct.Struct("<dd")
+_SCOPES = {number: struct.Struct(f"<{number + 1}d") for number in (1, 2)}
 _STATE = b"mail:rate:state:"
 _LEASE = b"lease:"
 _REASON_BYTES = 200
@@ -72,6 +74,12 @@ def is_unknown(reply: str | bytes) -> bool:
     return reply[:7] in (b"unknown", "unknown")
 
 
+def unknown_of(reply: str | bytes, keys: Sequence[str]) -> dict[str, int]:
+    """Answer of which of the keys that a script was run on it knows nothing, and when, in ms of its clock."""
+    _, moment, flags = text(reply).split()
+    return {key: int(float(moment)) for key, flag in zip(keys, flags, strict=True) if flag == "1"}
+
+
 def moment_of(reply: str | bytes) -> int:
     """Answer when a script said that it knows nothing, in milliseconds of its clock."""
     return int(float(reply.split()[1]))
@@ -100,11 +108,18 @@ class Encoding:
             )
         return packed
 
-    def now_and_upload(self, upload_bytes: int, limits: RateLimits) -> tuple[bytes, ...]:
-        """Answer the moment as :meth:`now` does, and what a mail that uploads so many bytes asks for besides."""
-        if not upload_bytes:
+    def now_and_more(
+        self, limits: RateLimits, upload_bytes: int, external_count: int, scopes: Sequence[Scope]
+    ) -> tuple[bytes, ...]:
+        """Answer the moment as :meth:`now` does, and what a mail that uploads or has scopes asks for besides."""
+        if not upload_bytes and not scopes:
             return self.now()
-        return (*(self.now() or (b"",)), _UPLOAD.pack(upload_bytes, limits.upload_bytes))
+        upload = _UPLOAD.pack(upload_bytes, limits.upload_bytes) if upload_bytes else b""
+        moment = self.now() or (b"",)
+        if not scopes:
+            return (*moment, upload)
+        most = (min(scope.external_per_day, _LARGEST_LIMIT) for scope in scopes)
+        return (*moment, upload, _SCOPES[len(scopes)].pack(external_count, *most))
 
     def now(self) -> tuple[bytes, ...]:
         """Answer the handed-in moment as a script wants it, or nothing: then the server takes its own."""

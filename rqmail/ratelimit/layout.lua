@@ -13,6 +13,8 @@
 --     capacity x 8 bytes   the moments of the last calls, a ring in order of time
 --     8 bytes              never used: they are at their place only when the log is whole
 --
+-- A scope, whose day several mailboxes share, is kept as a mailbox is; its name (entra/<tenant>) is no address.
+--
 -- The state key is KEYS[1]; the other names follow from it. Moments are milliseconds since 1970, with a fraction.
 -- RUN, put in front of this, is a number for the run of the server that the script was registered with (0 when the server
 -- does not tell). The header repeats it, so data that the server read from elsewhere (a snapshot, another server) shows.

@@ -20,9 +20,9 @@ from rqmail.ratelimit.encoding import (
     Window,
     is_unknown,
     lease_field,
-    moment_of,
     state_key,
     text,
+    unknown_of,
     unpacked,
 )
 from rqmail.ratelimit.history import DAY_MS, SendHistory
@@ -30,10 +30,11 @@ from rqmail.ratelimit.limits import DEFAULT_LIMITS, RateLimits
 from rqmail.ratelimit.limits import mailbox_key as key_of
 from rqmail.ratelimit.reading import LimiterHealth, Reading
 from rqmail.ratelimit.refilling import Refilling
-from rqmail.ratelimit.reservation import REASONS, Denial, DenialReason, Reservation
+from rqmail.ratelimit.reservation import REASONS, Denial, DenialReason, Reservation, Wanted
+from rqmail.ratelimit.scopes import Scope
 from rqmail.ratelimit.server import Server, may_have_run
 from rqmail.ratelimit.switches import LONGEST_PAUSE_MS, Switches
-from rqmail.ratelimit.uncounted import Uncounted
+from rqmail.ratelimit.uncounted import Uncounted, keys_of
 from rqmail.ratelimit.usage import Held, Usage
 from rqmail.redis_clients import redis_client
 
@@ -136,29 +137,37 @@ class MailRateLimiter:
         reservation_id: str | None = None,
         *,
         upload_bytes: int = 0,
+        external_count: int = 0,
+        scopes: tuple[Scope, ...] = (),
     ) -> Reservation | Denial:
         """Take one call and ``recipient_count`` recipients from the mailbox's budgets, all or nothing, in one trip.
 
-        A mail whose files do not fit one request takes ``upload_bytes`` of the volume of uploads besides: they count
-        until five minutes after it was settled. The same ``reservation_id`` asked again while it is in flight counts
-        once. With Redis failing in whatever way the answer is an uncounted reservation, and
-        ``mail.rateLimit.redisError`` is logged.
+        ``external_count`` of them are taken from the day of each of the ``scopes`` besides. A mail whose files do not
+        fit one request takes ``upload_bytes`` of the volume of uploads, too: they count until five minutes after it was
+        settled. The same ``reservation_id`` asked again while it is in flight counts once. With Redis failing in
+        whatever way the answer is an uncounted reservation, and ``mail.rateLimit.redisError`` is logged.
         """
         if recipient_count < 0:
             raise InvalidInputError("recipient_count", recipient_count, "0 or more")
         if upload_bytes < 0:
             raise InvalidInputError("upload_bytes", upload_bytes, "0 or more")
+        if not 0 <= external_count <= recipient_count:
+            raise InvalidInputError("external_count", external_count, "0 to recipient_count")
         mailbox_key = key_of(mailbox_key)
         if recipient_count > limits.recipients_per_day:
             return Denial("day", DAY_MS, never=True)
+        for scope in scopes:
+            if external_count > scope.external_per_day:
+                return Denial("day", DAY_MS, never=True, scope=scope.name)
         if reservation_id is None:
             reservation_id = os.urandom(12).hex()
-        may_start, wanted = not self._refilling.is_possible, (recipient_count, upload_bytes)
+        may_start = not self._refilling.is_possible
+        wanted = Wanted(recipient_count, upload_bytes, external_count, scopes if external_count else ())
         try:
             self._server.admit()
             reply = self._ask(mailbox_key, wanted, limits, reservation_id, may_start=may_start)
             if not isinstance(reply, int) and is_unknown(reply):
-                if not self._refilling.refill({mailbox_key: (limits, moment_of(reply))}):
+                if not self._refilling.refill(self._unknown(reply, mailbox_key, limits, wanted.scopes)):
                     # Started empty now it would never be filled: it runs open until its history can be read.
                     return self._granted_open(mailbox_key, wanted, reservation_id)
                 reply = self._ask(mailbox_key, wanted, limits, reservation_id, may_start=True)
@@ -169,8 +178,8 @@ class MailRateLimiter:
         if self._uncounted:
             self._uncounted.tell()
         if isinstance(reply, int):
-            return Reservation(reservation_id, mailbox_key, recipient_count, reply, upload_bytes=upload_bytes)
-        return _denial(reply)
+            return wanted.granted(reservation_id, mailbox_key, reply)
+        return _denial(reply, wanted.scopes)
 
     def release(self, reservation: Reservation) -> None:
         """Give back just what the reservation took, once; nothing for one that Redis never counted."""
@@ -179,9 +188,12 @@ class MailRateLimiter:
             if self._server.is_answering:
                 self._uncounted.tell()
             return
-        key, lease = state_key(reservation.mailbox_key), lease_field(reservation.id)
+        keys, lease = keys_of(reservation), lease_field(reservation.id)
         self._server.or_open(
-            lambda: self._server.run("release", key, lease), None, reservation.mailbox_key, op="release"
+            lambda: self._server.run("release", *keys, lease, keys=len(keys)),
+            None,
+            reservation.mailbox_key,
+            op="release",
         )
 
     def settle(self, reservation: Reservation, *, accepted: bool = True) -> None:
@@ -192,9 +204,9 @@ class MailRateLimiter:
         if not reservation.counted:
             self._uncounted.used(reservation)
             return
-        key, lease = state_key(reservation.mailbox_key), lease_field(reservation.id)
+        keys, lease = keys_of(reservation), lease_field(reservation.id)
         self._server.or_open(
-            lambda: self._server.run("settle", key, lease, b"%d" % accepted, *self._encoding.now()),
+            lambda: self._server.run("settle", *keys, lease, b"%d" % accepted, *self._encoding.now(), keys=len(keys)),
             None,
             reservation.mailbox_key,
         )
@@ -221,29 +233,36 @@ class MailRateLimiter:
         )
 
     def _ask(
-        self, mailbox_key: str, wanted: tuple[int, int], limits: RateLimits, reservation_id: str, *, may_start: bool
+        self, mailbox_key: str, wanted: Wanted, limits: RateLimits, reservation_id: str, *, may_start: bool
     ) -> int | str | bytes:
-        recipient_count, upload_bytes = wanted
+        recipient_count, upload_bytes, external, scopes = wanted
         reply: int | str | bytes = self._server.run(
             "check_and_reserve",
             state_key(mailbox_key),
+            *(state_key(scope.key) for scope in scopes),
             self._encoding.limits(limits, may_start=may_start),
             lease_field(reservation_id),
             b"%d" % recipient_count,
-            *self._encoding.now_and_upload(upload_bytes, limits),
+            *self._encoding.now_and_more(limits, upload_bytes, external, scopes),
+            keys=1 + len(scopes),
         )
         return reply
 
+    @staticmethod
+    def _unknown(
+        reply: str | bytes, mailbox_key: str, limits: RateLimits, scopes: tuple[Scope, ...]
+    ) -> dict[str, tuple[RateLimits, int]]:
+        """Answer of which budgets nothing is known, each with its limits and the server's moment."""
+        known = {mailbox_key: limits} | {scope.key: scope.limits for scope in scopes}
+        return {key: (known[key], moment) for key, moment in unknown_of(reply, list(known)).items()}
+
     def _granted_open(
-        self, mailbox_key: str, wanted: tuple[int, int], reservation_id: str, *, may_be_counted: bool = False
+        self, mailbox_key: str, wanted: Wanted, reservation_id: str, *, may_be_counted: bool = False
     ) -> Reservation:
         """Let a mail go out that cannot be counted now, and remember it."""
         self._on_fail_open()
         now_ms = self._encoding.now_ms()
-        recipient_count, upload_bytes = wanted
-        granted = Reservation(
-            reservation_id, mailbox_key, recipient_count, now_ms, counted=False, upload_bytes=upload_bytes
-        )
+        granted = wanted.granted(reservation_id, mailbox_key, now_ms, counted=False)
         self._uncounted.remember(granted, may_be_counted=may_be_counted)
         return granted
 
@@ -312,8 +331,10 @@ class MailRateLimiter:
         return self._reading.health(map(key_of, mailbox_keys))
 
 
-def _denial(reply: str | bytes) -> Denial:
+def _denial(reply: str | bytes, scopes: tuple[Scope, ...]) -> Denial:
     reason, retry_after, *why = text(reply).split(" ", 2)
+    if reason.startswith("scope"):
+        return Denial("day", int(retry_after), scope=scopes[int(reason[5:]) - 1].name)
     return Denial(
         REASONS[reason], int(retry_after), pause_reason=unpacked(why[0]).reason if reason == "paused" else None
     )

@@ -25,8 +25,13 @@ Verb: TypeAlias = Literal[
 
 _FOLDER = Path(__file__).parent
 _INCLUDE = re.compile(r"^-- include (\w+\.lua)$", re.MULTILINE)
-#: EVALSHA on one key with so many arguments, as it goes over the line.
-_EVALSHA = [b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n" + b"$%d\r\n%b\r\n" * count for count in range(8)]
+#: EVALSHA on so many keys with so many arguments, as it goes over the line: a mailbox, and at most two scopes.
+_EVALSHA = {
+    keys: [
+        b"*%%d\r\n$7\r\nEVALSHA\r\n$40\r\n%%b\r\n$1\r\n%d\r\n" % keys + b"$%d\r\n%b\r\n" * count for count in range(10)
+    ]
+    for keys in (1, 2, 3)
+}
 
 
 @dataclass(frozen=True)
@@ -53,15 +58,15 @@ class Scripts(dict[Verb, Script]):
         return script
 
 
-def packed(script: Script, arguments: tuple[bytes, ...]) -> bytes:
-    """Answer the command that runs a script on its one key, the first of the arguments, as it goes over the line.
+def packed(script: Script, arguments: tuple[bytes, ...], keys: int = 1) -> bytes:
+    """Answer the command that runs a script on its keys, the first of the arguments, as it goes over the line.
 
     Packed here because half of what a decision costs is redis-py packing and measuring.
     """
     words: list[object] = [len(arguments) + 3, script.digest]
     for argument in arguments:
         words += (len(argument), argument)
-    return _EVALSHA[len(arguments)] % tuple(words)
+    return _EVALSHA[keys][len(arguments)] % tuple(words)
 
 
 def _read(name: str) -> str:

@@ -56,13 +56,13 @@ class Server:
 
     # --- running scripts -------------------------------------------------------------------------------------------
 
-    def run(self, verb: Verb, *arguments: bytes) -> Any:
-        """Run a script on its one key, the first of the arguments."""
+    def run(self, verb: Verb, *arguments: bytes, keys: int = 1) -> Any:
+        """Run a script on its keys, the first of the arguments."""
         scripts = self._scripts
         if scripts is None or self._monotonic() - self._identified_at > RUN_BELIEVED_SECONDS:
             scripts = self.identify()
         try:
-            reply = self._connections.ask(packed(scripts[verb], arguments))
+            reply = self._connections.ask(packed(scripts[verb], arguments, keys))
         except NoScriptError:
             self._register(verb)
         except KeptConnectionLostError:
@@ -71,10 +71,10 @@ class Server:
             self._answered_to.add(verb)
             return reply
         try:
-            return self._connections.ask(packed(self._believed()[verb], arguments))
+            return self._connections.ask(packed(self._believed()[verb], arguments, keys))
         except NoScriptError:
             self._register(verb)
-            return self._connections.ask(packed(self._believed()[verb], arguments))
+            return self._connections.ask(packed(self._believed()[verb], arguments, keys))
 
     def run_many(self, verb: Verb, calls: Sequence[tuple[int, Sequence[bytes]]]) -> list[Any]:
         """Run a script several times in one round trip, each time on as many keys as its first arguments are.

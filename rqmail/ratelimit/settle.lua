@@ -1,6 +1,6 @@
 -- Say that a reservation was really used: its budget stays taken, its place in flight is free.
 --
--- KEYS[1]  the mailbox's state key   ARGV[1]  lease:<reservation id>   ARGV[2]  '1' when the provider accepted the mail
+-- KEYS[1]  the mailbox's state key   KEYS[2], ...  those of its scopes   ARGV[1]  lease:<reservation id>   ARGV[2]  '1' when the provider accepted the mail
 -- ARGV[3]  the moment in ms; the server's own time when left out
 --
 -- Returns 1 when settled, 0 when the reservation is not in flight. An acceptance granted after a pause ends its slow
@@ -14,6 +14,15 @@ local kept = redis.call('HMGET', state, 'windows', 'pause', lease, 'uploads')
 if kept[4] then
   local now = moment(ARGV[3])
   date_upload(state, kept[4], lease, now, now)
+end
+for i = 2, #KEYS do
+  local scope = redis.call('HMGET', KEYS[i], 'windows', lease)
+  if scope[1] and scope[2] then
+    local theirs = read_windows(scope[1])
+    theirs.live = theirs.live - 1
+    redis.call('HDEL', KEYS[i], lease)
+    redis.call('HSET', KEYS[i], 'windows', pack_windows(theirs))
+  end
 end
 if not kept[1] or not kept[3] then return 0 end
 

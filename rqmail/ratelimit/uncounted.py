@@ -84,8 +84,17 @@ class Uncounted:
     def _count(self, reservation: Reservation) -> None:
         key, recipients = state_key(reservation.mailbox_key), b"%d" % reservation.recipient_count
         uploaded = (b"%d" % reservation.upload_bytes,) if reservation.upload_bytes else ()
-        now = self._encoding.now() or ((b"",) if uploaded else ())
-        self._server.run("count_late", key, lease_field(reservation.id), recipients, *now, *uploaded)
+        now, lease = self._encoding.now() or ((b"",) if uploaded else ()), lease_field(reservation.id)
+        self._server.run("count_late", key, lease, recipients, *now, *uploaded)
+        for scope in reservation.scopes:
+            external = b"%d" % reservation.external_count
+            self._server.run("count_late", state_key(scope.key), lease, external, *self._encoding.now())
 
     def _give_back(self, reservation: Reservation) -> None:
-        self._server.run("release", state_key(reservation.mailbox_key), lease_field(reservation.id))
+        keys = keys_of(reservation)
+        self._server.run("release", *keys, lease_field(reservation.id), keys=len(keys))
+
+
+def keys_of(reservation: Reservation) -> tuple[bytes, ...]:
+    """Answer the keys of what a reservation was taken from: its mailbox's first, then those of its scopes."""
+    return (state_key(reservation.mailbox_key), *(state_key(scope.key) for scope in reservation.scopes))

@@ -75,6 +75,16 @@ local function pass_slots(state, w, at)
   return slots
 end
 
+-- Count recipients in the rolling day, whose slots have passed to the present one.
+local function count_recipients(state, w, slots, recipients)
+  if w.capacity == 0 then
+    make_log(state, w, slots, {})
+  elseif slots then
+    redis.call('SETRANGE', log_of(state), 0, pack_slots(slots))
+  end
+  w.slot_used, w.total = w.slot_used + recipients, w.total + recipients
+end
+
 -- The earliest moment at which the rolling day holds at most `room` recipients of what it holds now.
 local function day_frees(state, w, slots, room)
   slots = slots or read_slots(state)

@@ -109,9 +109,11 @@ class Access:
                 return None
         return self._holder(name, mark)
 
-    def is_still_let_in(self, known: Principal) -> bool:
-        """Say whether the token of one who came in earlier still opens: for connections that last."""
-        return self._holder(known.name, known.mark) is not None
+    def withdrawn(self, known: Iterable[Principal]) -> set[Principal]:
+        """Answer those of some who came in earlier whose token does not open any more: for connections that last."""
+        asked = set(known)
+        rows = {row.name: row for row in ApiToken.named([one.name for one in asked if one.name != ADMIN])}
+        return {one for one in asked if self._holder_in(rows.get(one.name), one.name, one.mark) is None}
 
     def end_session(self, session: str) -> None:
         """End this session for every copy of its cookie; those that have ended by themselves since are forgotten."""
@@ -214,15 +216,16 @@ class Access:
     # --- the parts -----------------------------------------------------------------------------------------------
 
     def _holder(self, name: str, mark: str) -> Principal | None:
+        rows = [] if name == ADMIN else ApiToken.named([name])
+        return self._holder_in(rows[0] if rows else None, name, mark)
+
+    def _holder_in(self, row: ApiToken | None, name: str, mark: str) -> Principal | None:
         found: Principal | None = None
         if name == ADMIN:
             found = self._admin() if self._admin_digest is not None else None
-        else:
-            with pooled_connection():
-                row = ApiToken.get_or_none(ApiToken.name == name)
-            if row is not None and self._is_valid(row):
-                self._note_use(row)
-                found = _principal(row)
+        elif row is not None and self._is_valid(row):
+            self._note_use(row)
+            found = _principal(row)
         return found if found is not None and hmac.compare_digest(found.mark, mark) else None
 
     def _admin(self) -> Principal:

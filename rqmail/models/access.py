@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import peewee
 from uuid_utils import uuid7
 
-from rqmail.models.base import BaseModel, UtcDateTimeField, pooled_connection
+from rqmail.models.base import BaseModel, UtcDateTimeField, db, from_column, pooled_connection
 
 
 class ApiToken(BaseModel):
@@ -24,6 +26,32 @@ class ApiToken(BaseModel):
     revoked_on = UtcDateTimeField(null=True)
     #: Keys of the only mailboxes it may hand in mail for, as a JSON array; null for every sender.
     mailboxes = peewee.TextField(null=True)
+
+    @classmethod
+    def named(cls, names: Sequence[str]) -> list[ApiToken]:
+        """Answer the tokens that have these names, the revoked ones too; those it does not know are passed over."""
+        if not names:
+            return []
+        # Written out by hand: it is asked for every handful of mails, and a query builder takes longer than the answer.
+        sql = (
+            "SELECT name, digest, scopes, mailboxes, expires_on, last_used_on, revoked_on FROM api_token"  # noqa: S608 - placeholders
+            f" WHERE name IN ({', '.join([db.param] * len(names))})"
+        )
+        with pooled_connection():
+            return [_token(*row) for row in db.execute_sql(sql, names).fetchall()]
+
+
+def _token(name: str, digest: str, scopes: str, mailboxes: str | None, *moments: Any) -> ApiToken:
+    expires_on, last_used_on, revoked_on = map(from_column, moments)
+    return ApiToken(
+        name=name,
+        digest=digest,
+        scopes=scopes,
+        mailboxes=mailboxes,
+        expires_on=expires_on,
+        last_used_on=last_used_on,
+        revoked_on=revoked_on,
+    )
 
 
 class EndedSession(BaseModel):

@@ -37,6 +37,11 @@ MAX_CONNECTIONS_OF_ONE = 50
 #: What a client may write behind the sender that is of no use here (RFC 4954: it has to be taken all the same).
 _ON_BEHALF_OF = re.compile(r"\sAUTH=\S*", re.IGNORECASE)
 
+#: An address as nearly all clients write it, and what may stand behind: it is read as the library reads it.
+_PLAIN_ADDRESS = re.compile(
+    r"<([A-Za-z0-9_+=-]+(?:\.[A-Za-z0-9_+=-]+)*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)>(?:[ \t]+([A-Za-z][!-~ \t]*))?"
+)
+
 #: What stands behind a reply's code where the library gives none (RFC 3463).
 _ENHANCED = {
     "221": "2.0.0", "250": "2.0.0", "450": "4.2.0", "451": "4.3.0", "454": "4.7.0", "500": "5.5.2", "501": "5.5.4",
@@ -114,6 +119,9 @@ class Connection(SMTP):
         self.most_bytes = max_bytes
         #: Whether the client is in the middle of a mail, or waits to hear what became of it.
         self.is_taking_a_mail = False
+        #: Until when (:func:`rqmail.clock.monotonic`) the token it signed in with needs no look for the next sender: it
+        #: was looked at for a mail just now, and is for each mail before that is stored.
+        self.let_in_until = 0.0
 
     @property
     def address(self) -> str:
@@ -183,6 +191,16 @@ class Connection(SMTP):
         mechanism, blank, rest = (arg or "").partition(" ")
         await super().smtp_AUTH(f"{mechanism.upper()}{blank}{rest}")
         self._reset_timeout()
+
+    def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
+        """Answer the address and what stands behind it; the library builds a tree of objects for each sign."""
+        plain = _PLAIN_ADDRESS.fullmatch(arg)
+        if plain is not None:
+            return plain[1], plain[2] or ""
+        try:
+            return super()._getaddr(arg)
+        except IndexError:  # the library's way to say that the address ends before its end
+            return None, None
 
     async def smtp_MAIL(self, arg: str | None) -> None:
         """Take the sender, without what a relay may add about whose mail it was (``AUTH=``)."""

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from aiosmtpd.smtp import AuthResult, Envelope, Session
 
 from rqmail.administration.access import Access, Principal, Scope
 from rqmail.administration.attempts import Attempts, TooManyAttemptsError
+from rqmail.clock import monotonic
 from rqmail.errors import ConflictError, InvalidInputError, RqmailError
 from rqmail.intake.addresses import check_address
 from rqmail.intake.draft import Checked, Intake
@@ -41,6 +42,9 @@ _AWAY = "451 4.3.0 The mail cannot be stored now; try again later"
 _WITHDRAWN = "530 5.7.0 The token opens no more: it was revoked, or has expired"
 _UNREADABLE = "501 5.5.2 That is no base64"
 _LONGEST_REPLY = 400
+
+#: Who has just handed a mail in may begin the next within so long; for that mail the token is looked at all the same.
+_LET_IN_SECONDS = 1.0
 
 #: Bytes of a mail that others wait for while it is read and stored.
 _SMALL = 512 * 1024
@@ -166,8 +170,9 @@ class Door:
     ) -> str:
         """Take the sender: the address of a mailbox or a tenant that the token may send from."""
         principal: Principal = session.auth_data  # type: ignore[assignment]
+        found = self._senders.known(address, principal) if monotonic() < server.let_in_until else None
         try:
-            found = await self._let_in_together(_Asking(principal, address))
+            found = found or await self._let_in_together(_Asking(principal, address))
         except AWAY_ERRORS:
             return _AWAY
         except _WithdrawnError:
@@ -186,14 +191,11 @@ class Door:
 
     def _let_in_each(self, asking: Sequence[_Asking]) -> list[Sender | Exception | None]:
         """Answer who sends from each of these addresses, for those whose tokens still open."""
-        withdrawn = self._withdrawn(one.principal for one in asking)
+        withdrawn = self._access.withdrawn(one.principal for one in asking)
         return [
             _WithdrawnError() if one.principal in withdrawn else self._senders.find(one.address, one.principal)
             for one in asking
         ]
-
-    def _withdrawn(self, principals: Iterable[Principal]) -> set[Principal]:
-        return {one for one in set(principals) if not self._access.is_still_let_in(one)}
 
     async def handle_RCPT(
         self, _server: Connection, _session: Session, envelope: Envelope, address: str, options: Sequence[str]
@@ -216,9 +218,11 @@ class Door:
         principal: Principal = session.auth_data  # type: ignore[assignment]
         mail: BinaryIO = envelope.content  # type: ignore[assignment]
         came = _Came(principal, server.sender, envelope.mail_from or "", tuple(envelope.rcpt_tos), mail)
+        began = monotonic()
         try:
             stored = await self._stored(came)
         except _WithdrawnError:
+            server.let_in_until = 0.0
             return _WITHDRAWN
         except _NotItsOwnError:
             log.warning("smtp.refused", why="from", who=principal.name)
@@ -229,6 +233,7 @@ class Door:
         except (*AWAY_ERRORS, ConflictError) as error:
             log.warning("smtp.notStored", err=type(error).__name__, who=principal.name)
             return _AWAY
+        server.let_in_until = began + _LET_IN_SECONDS
         [message_id] = stored.submitted.ids
         left_out = len(stored.checked.message.left_out)
         log.info(
@@ -269,7 +274,7 @@ class Door:
         return [_with(one, submitted.get(place)) for place, one in enumerate(checked)]
 
     def _checked(self, mails: Sequence[_Came], read: Sequence[_Read]) -> list[_Answer]:
-        withdrawn = self._withdrawn(one.principal for one in mails)
+        withdrawn = self._access.withdrawn(one.principal for one in mails)
         checks = self._intake.checks()
         for one in mails:
             known = self._senders.find(one.address, one.principal)

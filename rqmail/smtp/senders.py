@@ -26,10 +26,15 @@ class AddressBook:
 
     def find(self, address: str, principal: Principal) -> Sender | None:
         """Answer the first that has this address and is open to ``principal``."""
-        if monotonic() < self._until and (found := self._known(address, principal)) is not None:
-            return found
-        self._renew()
-        return self._known(address, principal)
+        found = self.known(address, principal)
+        if found is None:
+            self._renew()
+            found = self._known(address, principal)
+        return found
+
+    def known(self, address: str, principal: Principal) -> Sender | None:
+        """Answer the same, without a look at the database: ``None`` also where the senders have to be read anew."""
+        return self._known(address, principal) if monotonic() < self._until else None
 
     def _known(self, address: str, principal: Principal) -> Sender | None:
         at = self._by_address.get(same_person(address), ())

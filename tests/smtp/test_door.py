@@ -94,6 +94,7 @@ def test_a_printers_mail_is_taken_as_it_is(door: Listening) -> None:
     [
         (b"MAIL FROM:<nobody@contoso.example>", b"550 5.7.1"),
         (b"MAIL FROM:<>", b"550 5.7.1"),
+        (b"MAIL FROM:<", b"553 5.1.3"),
         (f"MAIL FROM:<{FROM}> SIZE=300001".encode(), b"552 5.3.4"),
         (b"RCPT TO:<a@x.nl>", b"503 5.5.1"),
         (b"DATA", b"503 5.5.1"),

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from redis import Redis
 from rq import Queue
@@ -44,11 +45,11 @@ class CountingLimiter(MailRateLimiter):
         recipient_count: int,
         limits: RateLimits,
         reservation_id: str | None = None,
-        **uploads: int,
+        **more: Any,
     ) -> Reservation | Denial:
         with self._counting:
             self.tried += 1
-        return super().check_and_reserve(mailbox_key, recipient_count, limits, reservation_id, **uploads)
+        return super().check_and_reserve(mailbox_key, recipient_count, limits, reservation_id, **more)
 
 
 class MovedCampaign:

@@ -61,8 +61,10 @@ if TYPE_CHECKING:
     from rqmail.metrics import Metrics
     from rqmail.queue_state import QueueState
     from rqmail.queues import MailJob, MailQueues
+    from rqmail.ratelimit.history import Told
     from rqmail.ratelimit.limiter import MailRateLimiter
     from rqmail.ratelimit.limits import RateLimits
+    from rqmail.ratelimit.scopes import TenantBudgets
     from rqmail.ticks import Timetable
     from rqmail.vault import SecretBox
 
@@ -150,14 +152,21 @@ class Application:
         """The brake this process shares."""
         if self._limiter is not None:
             return self._limiter
-        from rqmail.models.ledger import sends_since
+        from rqmail.models.ledger import external_since, sends_since
         from rqmail.ratelimit.limiter import MailRateLimiter
+        from rqmail.ratelimit.scopes import tenant_of
+
+        def history(mailbox_key: str, since_ms: int, now_ms: int) -> Sequence[Told]:
+            tenant = tenant_of(mailbox_key)
+            if tenant is None:
+                return sends_since(mailbox_key, from_epoch_ms(since_ms))
+            return external_since(tenant[0], from_epoch_ms(since_ms), onmicrosoft=tenant[1])
 
         return MailRateLimiter.from_url(
             self.settings.redis_url,
             window=self.settings.rate_window,
             clock=None if self.clock is utc_now else self.clock,
-            history=lambda key, since_ms, _now_ms: sends_since(key, from_epoch_ms(since_ms)),
+            history=history,
             lease_ms=round(self._lease.total_seconds() * 1000),
             ca_file=self.settings.redis_authority,
             on_fail_open=lambda: self.metrics.count("fail-open", "reserve"),
@@ -211,6 +220,7 @@ class Application:
             token_store=RedisTokenStore(self.redis, self.box) if self.box.usable else None,
             clock=self.clock,
             busy_wait_seconds=5.0,
+            shared=self._tenant_budgets,
         )
         own_app = (self.settings.graph_tenant_id, self.settings.graph_client_id)
         return Senders(
@@ -220,6 +230,7 @@ class Application:
             own_app=own_app,
             pacing=self.settings.pacing,
             sendgrid_in_flight=self.settings.sendgrid_in_flight,
+            shared=self._tenant_budgets,
             clock=self.clock,
         )
 
@@ -523,6 +534,7 @@ class Application:
             self.clock,
             self._default_limits,
             pacing=self.settings.pacing,
+            shared=self._tenant_budgets,
             denied_last_hour=self.metrics.denied_last_hour,
         )
 
@@ -536,6 +548,7 @@ class Application:
             self.clock,
             self._default_limits,
             pacing=self.settings.pacing,
+            shared=self._tenant_budgets,
         )
 
     @_Part
@@ -573,6 +586,19 @@ class Application:
 
         settings = self.settings
         return RateLimits(settings.rate_per_minute, settings.rate_recipients_per_day, settings.rate_in_flight)
+
+    @_Part
+    def _tenant_budgets(self) -> TenantBudgets:
+        """What the mailboxes of an Entra tenant share."""
+        from rqmail.ratelimit.scopes import TenantBudgets
+
+        settings = self.settings
+        return TenantBudgets.told(
+            settings.graph_tenant_id,
+            settings.tenant_licences or {},
+            settings.tenant_recipients_per_day or {},
+            settings.accepted_domains or {},
+        )
 
     @property
     def _lease(self) -> timedelta:

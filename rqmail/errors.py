@@ -107,13 +107,16 @@ class MailRateLimitExceededError(MailError):
     """Our own budget has no room: send later. Nothing was reserved and no attempt was made.
 
     ``reason`` is ``'minute'``, ``'day'`` or ``'upload'``; ``retry_after_ms`` is the earliest moment this very request
-    could pass.
+    could pass. ``scope`` is whose budget that is: the ``mailbox``, or what it shares with others (``tenant``,
+    ``onmicrosoft``).
     """
 
     name = "MailRateLimitExceededError"
 
-    def __init__(self, mailbox_key: str, reason: str, retry_after_ms: int) -> None:
-        super().__init__(f"Mail rate limit exceeded for {mailbox_key} ({reason}); retry in {retry_after_ms}ms")
+    def __init__(self, mailbox_key: str, reason: str, retry_after_ms: int, scope: str = "mailbox") -> None:
+        what = reason if scope == "mailbox" else f"{reason}, {scope}"
+        super().__init__(f"Mail rate limit exceeded for {mailbox_key} ({what}); retry in {retry_after_ms}ms")
+        self.scope = scope
         self.mailbox_key = mailbox_key
         self.reason = reason
         self.retry_after_ms = retry_after_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -69,9 +70,14 @@ _ALLOWED = {
     "smtp_key": "a readable PEM file with the certificate's key",
     "ca_bundle": "a readable file with PEM certificates",
     "redis_ca": "a readable file with PEM certificates",
+    "tenant_licences": "a number, or for several tenants NUMBER, TENANT=NUMBER, …",
+    "tenant_recipients_per_day": "a number, or for several tenants NUMBER, TENANT=NUMBER, …",
+    "accepted_domains": "domains separated by commas, those of another tenant as TENANT=DOMAIN",
     "graph_identity": "workload, workload:FILE, managed or managed:CLIENT_ID",
     "graph_certificate": "a readable PEM or PFX file with private key and certificate",
 }
+
+_DOMAIN = re.compile(r"[^\s@,=/.]+(\.[^\s@,=/.]+)+")
 
 #: The largest whole number that the tables hold.
 _LARGEST = 2**31 - 1
@@ -184,6 +190,36 @@ def _identity(value: str) -> str:
     return f"workload:{file}"
 
 
+def _of_tenant(typed: str) -> tuple[str, str]:
+    """Split ``TENANT=VALUE``; what names no tenant is of that of the settings, by the empty name."""
+    tenant, equals, value = typed.strip().rpartition("=")
+    return (checked_entra_tenant(tenant.strip()).lower() if equals else ""), value.strip()
+
+
+def _numbers_of_tenants(given: object) -> object:
+    if not isinstance(given, str):
+        return {"": given} if isinstance(given, int) else given
+    named = [_of_tenant(one) for one in given.split(",") if one.strip()]
+    numbers = {tenant: int(value) for tenant, value in named}
+    if len(numbers) < len(named) or any(not 1 <= number <= _LARGEST for number in numbers.values()):
+        raise ValueError
+    return numbers or None
+
+
+def _domains_of_tenants(given: object) -> object:
+    if not isinstance(given, str):
+        return given
+    found: dict[str, frozenset[str]] = {}
+    for one in given.split(","):
+        if one.strip():
+            tenant, typed = _of_tenant(one)
+            domain = typed.lower().removeprefix("@")
+            if not _DOMAIN.fullmatch(domain):
+                raise ValueError
+            found[tenant] = found.get(tenant, frozenset()) | {domain}
+    return found or None
+
+
 def _zone(value: str) -> str:
     try:
         ZoneInfo(value)
@@ -227,6 +263,8 @@ OptionalNetworks = Annotated[
     BeforeValidator(lambda value: (_networks(value) or None) if isinstance(value, str) else value),
 ]
 OptionalIdentity = Annotated[Annotated[str, AfterValidator(_identity)] | None, BeforeValidator(_empty_is_unset)]
+NumbersOfTenants = Annotated[dict[str, int] | None, NoDecode, BeforeValidator(_numbers_of_tenants)]
+DomainsOfTenants = Annotated[dict[str, frozenset[str]] | None, NoDecode, BeforeValidator(_domains_of_tenants)]
 OptionalZone = Annotated[Annotated[str, AfterValidator(_zone)] | None, BeforeValidator(_empty_is_unset)]
 
 
@@ -267,6 +305,11 @@ class Settings(BaseSettings):
     rate_recipients_per_day: Annotated[int, Field(ge=1, le=_LARGEST)] = 9000
     rate_in_flight: Annotated[int, Field(ge=1, le=4)] = 3
     rate_window: Literal["rolling", "fixed"] = "rolling"
+    #: Licences of Entra tenants, or the external recipients a day they are allowed: that of the settings has no name.
+    tenant_licences: NumbersOfTenants = None
+    tenant_recipients_per_day: NumbersOfTenants = None
+    #: Their accepted domains: who is there is no external recipient.
+    accepted_domains: DomainsOfTenants = None
 
     pacing: Literal["even", "burst"] = "even"
 

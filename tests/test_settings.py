@@ -60,6 +60,11 @@ def test_without_any_variable_the_defaults_hold():
         ("MAX_ATTEMPTS", "0", "greater than or equal to 1"),
         ("UNKNOWN_POLICY", "ignore", "'hold', 'resend' or 'assume-sent'"),
         ("LOG_FORMAT", "xml", "'json' or 'console'"),
+        ("TENANT_LICENCES", "0", "NUMBER, TENANT=NUMBER"),
+        ("TENANT_LICENCES", "1,2", "NUMBER, TENANT=NUMBER"),
+        ("TENANT_LICENCES", "contoso", "NUMBER, TENANT=NUMBER"),
+        ("TENANT_RECIPIENTS_PER_DAY", "bad tenant=5", "NUMBER, TENANT=NUMBER"),
+        ("ACCEPTED_DOMAINS", "contoso.example, nonsense", "domains separated by commas"),
     ],
 )
 def test_a_bad_value_is_refused_by_the_name_of_its_variable_and_what_is_allowed(monkeypatch, variable, value, allowed):
@@ -93,6 +98,26 @@ def test_a_bad_value_is_refused_by_the_name_of_its_variable_and_what_is_allowed(
 def test_a_good_value_is_taken_as_it_is(monkeypatch, variable, value):
     monkeypatch.setenv(PREFIX + variable, value)
     assert getattr(load_settings(), variable.lower()) == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "read"),
+    [
+        ("TENANT_LICENCES", "250", {"": 250}),
+        ("TENANT_LICENCES", " 250, Contoso.example = 40,", {"": 250, "contoso.example": 40}),
+        ("TENANT_RECIPIENTS_PER_DAY", "", None),
+        (
+            "ACCEPTED_DOMAINS",
+            "Contoso.example, @contoso.nl, fabrikam.example=fabrikam.nl",
+            {"": {"contoso.example", "contoso.nl"}, "fabrikam.example": {"fabrikam.nl"}},
+        ),
+    ],
+)
+def test_what_belongs_to_a_tenant_is_read_by_its_name_and_that_of_the_settings_has_none(
+    monkeypatch, variable, value, read
+):
+    monkeypatch.setenv(PREFIX + variable, value)
+    assert getattr(load_settings(), variable.lower()) == read
 
 
 def test_the_slash_at_the_end_of_an_address_does_not_matter(monkeypatch):

@@ -97,6 +97,9 @@ def show_standing(status: SenderStatus, *, json_: bool) -> None:
     if budget.uploaded_bytes:
         uploaded, limit = budget.uploaded_bytes / 1_000_000, budget.upload_bytes_limit / 1_000_000
         out.print(f"  uploads: {uploaded:,.0f} of {limit:,.0f} MB in five minutes")
+    for scope in budget.scopes:
+        used = "?" if scope.used is None else f"{scope.used:,}"
+        out.print(f"  {scope.name}: {used} of {scope.limit:,} external recipients in 24 h, shared with others")
     if status.denied_last_hour:
         out.print(f"   denied: {denied(status.denied_last_hour)} in the last hour")
     if status.done_on is not None:

@@ -269,6 +269,7 @@ class Dispatcher:
                 recipients=recipients,
                 never_more_than=room.whole_day,
                 uploads=room.uploads,
+                external=room.external,
                 mailbox_key=key,
                 job_id=job_id,
                 lease=CLAIM_LEASE,

@@ -170,7 +170,8 @@ class MailProviderService:
                 links = self._unsubscribe_headers(message, known.recipients[0].address)
                 mail = with_links(mail, links)
             if sender.limits is not None:
-                message.will_upload(upload_volume(mail))
+                external = sender.shared.external_of(mail.addresses) if sender.shared.scopes else None
+                message.will_take(upload_volume(mail), external)
         except NotFoundError as missing:
             return self._written(message.mark_error, f"The sender is gone: {missing}.", now=self._clock())
         except (UnreadableError, NobodyLeftError) as unsendable:
@@ -263,12 +264,16 @@ class MailProviderService:
                 return self._unforeseen(call, problem)
 
     def _over_budget(self, call: _Call, denial: MailRateLimitExceededError) -> Ending:
-        """Our own budget has no room: wait until it has, spread out so that not all come back in one instant."""
-        message = call.message
+        """Our own budget has no room: wait until it has, spread out so that not all come back in one instant.
+
+        Where only the external recipients of several mailboxes are too many, mail to internal ones still goes.
+        """
+        message, shared = call.message, denial.scope != "mailbox"
+        why = denial.scope if shared else denial.reason
         scheduled_on = self._later(message, denial.retry_after_ms)
-        ending = self._written(message.defer, scheduled_on, waiting_for=denial.reason, now=self._clock())
-        self._counter.denied(call.sender.budget_key, denial.reason)
-        self._counter.count("deferred", denial.reason)
+        ending = self._written(message.defer, scheduled_on, waiting_for=why, now=self._clock())
+        self._counter.denied(call.sender.budget_key, why)
+        self._counter.count("deferred", why)
         log.info(
             "mail.rateLimit.deferred",
             mailboxKey=denial.mailbox_key,
@@ -276,8 +281,9 @@ class MailProviderService:
             reason=denial.reason,
             retryAfterMs=denial.retry_after_ms,
             newScheduledOn=scheduled_on.isoformat(),
+            **({"scope": denial.scope} if shared else {}),
         )
-        return Ending.MAILBOX_PAUSED if ending is Ending.DONE else ending
+        return Ending.MAILBOX_PAUSED if ending is Ending.DONE and not shared else ending
 
     def _throttled(self, call: _Call, error: MailThrottledError) -> Ending:
         """The provider asks to slow down: the mailbox is paused for every worker, longer each time in a row."""

@@ -9,10 +9,11 @@ from datetime import datetime
 from rqmail.clock import to_epoch_ms
 from rqmail.delivery.senders import Sender
 from rqmail.models.backlog import Due, Refused, Unfinished
-from rqmail.models.message import Claims, Priority, UploadRoom
+from rqmail.models.message import Claims, ExternalRoom, Priority, UploadRoom
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits, mailbox_key
 from rqmail.ratelimit.pacing import Pace
+from rqmail.ratelimit.scopes import Scope, SharedBudgets
 from rqmail.ratelimit.usage import Usage
 
 #: Without a limiter's answer (Redis is down) this many of a sender are claimed at most.
@@ -27,6 +28,15 @@ _NO_LIMITS = RateLimits(per_minute=1_000_000, recipients_per_day=1_000_000_000, 
 
 
 @dataclass(slots=True)
+class SharedRoom:
+    """What a scope can still take of external recipients, for all of its mailboxes; more of them at ``free_ms``."""
+
+    scope: Scope
+    left: int
+    free_ms: int
+
+
+@dataclass(slots=True)
 class Room:
     """What one mailbox can still take: calls, calls not of high priority, recipients (``None`` is unbounded).
 
@@ -35,8 +45,9 @@ class Room:
     ``pace`` says how many of the calls are to be given out by now, when more mail waits than there are. ``kept`` is, by
     priority, how many recipients are kept for messages that the limiter refused and whose moment is still to come;
     ``uploads`` is what may be uploaded, ``None`` is unbounded; more of it may be at ``uploads_free_ms``.
-    ``refused`` are the lines (sender and priority) of those whose moment has come. ``reason`` and ``free_ms`` say why
-    more cannot be claimed, and when it can.
+    ``refused`` are the lines (sender and priority) of those whose moment has come. ``shared`` is what it shares with
+    other mailboxes, for recipients whose domain is not ``internal``. ``reason`` and ``free_ms`` say why more cannot be
+    claimed, and when it can.
     """
 
     calls: int
@@ -51,6 +62,16 @@ class Room:
     refused: set[tuple[str, int]] = field(default_factory=set)
     uploads: UploadRoom | None = None
     uploads_free_ms: int = 0
+    shared: list[SharedRoom] = field(default_factory=list)
+    internal: frozenset[str] = frozenset()
+
+    @property
+    def external(self) -> ExternalRoom | None:
+        """How many external recipients there is room for; ``None`` where nothing is shared."""
+        if not self.shared:
+            return None
+        day = min(one.scope.external_per_day for one in self.shared)
+        return ExternalRoom(max(0, min(one.left for one in self.shared)), day, self.internal)
 
     @classmethod
     def none(cls, until_ms: int) -> Room:
@@ -92,6 +113,11 @@ class Room:
             self.uploads = self.uploads._replace(left=0 if claims.upload_waits else self.uploads.left - claims.uploads)
         if claims.upload_waits and self.calls > 0:
             self.reason, self.free_ms = "upload", self.uploads_free_ms
+        if claims.external_waits and self.calls > 0:
+            tightest = min(self.shared, key=lambda one: one.left)
+            self.reason, self.free_ms = tightest.scope.name, tightest.free_ms
+        for one in self.shared:
+            one.left -= claims.external
         if self.recipients is not None:
             self.recipients = 0 if claims.waits else max(0, self.recipients - claims.recipients)
             if self.recipients == 0:
@@ -108,11 +134,14 @@ def rooms_of(
 ) -> dict[str, Room]:
     """Ask the limiter for all mailboxes at once, and take off what is claimed already."""
     wanted: dict[str, RateLimits] = {}
+    shared: dict[str, SharedBudgets] = {}
     for name in {one.sender for one in waiting}:
         sender = senders.get(name)
         limits = sender.limits if sender and sender.limits else _without_limits(sender)
         key = budget_key(name, senders)
         wanted[key] = _tighter(wanted.get(key, limits), limits)
+        if sender is not None and sender.shared.scopes:
+            shared[key] = sender.shared
     # A person's pause stands in the table, where it outlives the limiter's memory of it.
     paused: dict[str, datetime] = {}
     for sender in senders.values():
@@ -121,14 +150,43 @@ def rooms_of(
     unfinished_by_key: defaultdict[str, list[Unfinished]] = defaultdict(list)
     for (name, mailbox), counts in hand.items():
         unfinished_by_key[mailbox or budget_key(name, senders)].append(counts)
-    usages = limiter.usage(wanted)
+    scopes = {scope.key: scope for one in shared.values() for scope in one.scopes}
+    usages = limiter.usage(wanted | {key: scope.limits for key, scope in scopes.items()})
     now_ms = to_epoch_ms(now)
-    return {
+    rooms = {
         key: Room.none(to_epoch_ms(paused[key]))
         if key in paused
         else _room(usages[key], limits, unfinished_by_key[key], reserve_for_high, now_ms)
         for key, limits in wanted.items()
     }
+    if shared:
+        _share(rooms, shared, _shared_rooms(scopes, usages, senders, hand))
+    return rooms
+
+
+def _shared_rooms(
+    scopes: dict[str, Scope],
+    usages: dict[str, Usage],
+    senders: dict[str, Sender],
+    hand: dict[tuple[str, str | None], Unfinished],
+) -> dict[str, SharedRoom]:
+    """Answer what scopes can take; what of their senders is claimed is taken for external, until it is sent."""
+    claimed: Counter[str] = Counter()
+    for (name, _), counts in hand.items():
+        for scope in senders[name].shared.scopes if name in senders else ():
+            claimed[scope.key] += counts.queued_recipients
+    return {
+        key: SharedRoom(scope, usages[key].day.remaining - claimed[key], usages[key].next_free_ms)
+        for key, scope in scopes.items()
+        if usages[key].known
+    }
+
+
+def _share(rooms: dict[str, Room], shared: dict[str, SharedBudgets], known: dict[str, SharedRoom]) -> None:
+    """Give the mailboxes of a scope one room in it, from which all of them take."""
+    for key, one in shared.items():
+        room = rooms[key]
+        room.shared, room.internal = [known[scope.key] for scope in one.scopes if scope.key in known], one.internal
 
 
 def _room(usage: Usage, limits: RateLimits, hand: list[Unfinished], reserve_for_high: int, now_ms: int) -> Room:

@@ -28,6 +28,7 @@ from rqmail.models.mailbox import (
 from rqmail.models.message import Route
 from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
 from rqmail.ratelimit.pacing import Pacing
+from rqmail.ratelimit.scopes import NOTHING_SHARED, SharedBudgets, TenantBudgets
 from rqmail.vault import SecretBox
 
 #: How long a row read from the database is trusted: an edit is seen by every process within this many seconds.
@@ -73,6 +74,8 @@ class Sender:
     marked: bool = True
     #: How many of its mails one job has under way at once, where ``limits`` do not say.
     in_flight_without_limits: int = 32
+    #: What it shares with other mailboxes.
+    shared: SharedBudgets = NOTHING_SHARED
     #: What a mail of this sender goes through now.
     route: Route = field(init=False)
 
@@ -107,6 +110,7 @@ class Senders:
         own_app: tuple[str | None, str | None] = (None, None),
         pacing: Pacing = "even",
         sendgrid_in_flight: int = 32,
+        shared: TenantBudgets | None = None,
         clock: Clock = utc_now,
         monotonic: Callable[[], float] = monotonic,
     ) -> None:
@@ -114,6 +118,7 @@ class Senders:
         self._factory = factory
         self._box = box
         self._defaults = defaults
+        self._shared = shared or TenantBudgets()
         self._own_tenant, self._own_app_id = own_app
         self._pacing = pacing
         self._sendgrid_in_flight = sendgrid_in_flight
@@ -240,6 +245,7 @@ class Senders:
                 pacing=pacing,
                 copied=mailbox.sent_items != SentItems.NONE.value,
                 marked=budget_key_of(mailbox) not in unmarked,
+                shared=self._shared.of(None, mailbox.address),
             )
         for tenant in tenants:
             name = TENANT_PREFIX + tenant.key
@@ -247,7 +253,15 @@ class Senders:
                 app = (tenant.graph_tenant_id or self._own_tenant, tenant.graph_client_id or self._own_app_id)
                 key = budget_key_of(tenant)
                 known[name] = Sender(
-                    name, key, self._defaults, tenant, graph, *app, pacing=self._pacing, marked=key not in unmarked
+                    name,
+                    key,
+                    self._defaults,
+                    tenant,
+                    graph,
+                    *app,
+                    pacing=self._pacing,
+                    marked=key not in unmarked,
+                    shared=self._shared.of(tenant.graph_tenant_id, tenant.address or ""),
                 )
             else:
                 known[name] = self._without_limits(name, budget_key_of(tenant), tenant)

@@ -9,6 +9,7 @@ from rqmail.models.base import pooled_connection
 from rqmail.models.mailbox import Provider, SystemMailbox, TenantMailSetting
 from rqmail.ratelimit.limits import RateLimits, mailbox_key, own_limit, resolve_limits
 from rqmail.ratelimit.pacing import Pacing
+from rqmail.ratelimit.scopes import NOTHING_SHARED, SharedBudgets, TenantBudgets
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,11 @@ class Configured:
     pacing: Pacing = "even"
     #: What the provider is called, where it is known which one it is.
     provider: str = "the provider"
+    #: What it shares with other mailboxes.
+    shared: SharedBudgets = NOTHING_SHARED
 
 
-def configured(defaults: RateLimits, pacing: Pacing) -> dict[str, Configured]:
+def configured(defaults: RateLimits, pacing: Pacing, tenants_share: TenantBudgets) -> dict[str, Configured]:
     """Answer every sender by name, as the tables and, for what they leave open, the defaults have it."""
     with pooled_connection():
         mailboxes = list(SystemMailbox.select().order_by(SystemMailbox.key))
@@ -49,6 +52,7 @@ def configured(defaults: RateLimits, pacing: Pacing) -> dict[str, Configured]:
             _kept_pause(row),
             row.pacing or pacing,
             "Microsoft",
+            tenants_share.of(None, row.address),
         )
     for tenant in tenants:
         if tenant.provider == Provider.MICROSOFT_GRAPH.value and tenant.address:
@@ -62,6 +66,7 @@ def configured(defaults: RateLimits, pacing: Pacing) -> dict[str, Configured]:
                 pause=_kept_pause(tenant),
                 pacing=pacing,
                 provider="Microsoft",
+                shared=tenants_share.of(tenant.graph_tenant_id, tenant.address),
             )
         else:
             name = f"tenant:{tenant.key}"

@@ -10,7 +10,14 @@ from rqmail.insight.bouncing import Bouncing
 from rqmail.insight.standing import Budget, Machinery, Pause, Problem, SenderStatus, Sentence, pause_end
 from rqmail.models.counts import SenderCounts
 from rqmail.queue_state import MAIL, MAIL_HIGH
+from rqmail.ratelimit.scopes import ScopeName
 from rqmail.text.counting import counted
+
+#: Whose external recipients are used up.
+_SHARED: dict[ScopeName, str] = {
+    "tenant": "the whole Entra tenant has",
+    "onmicrosoft": "all senders on onmicrosoft.com of the Entra tenant have",
+}
 
 #: Mail that has been due for less is not told yet that nothing dispatches or works: that may be a moment's delay.
 PATIENCE = timedelta(seconds=60)
@@ -52,6 +59,15 @@ def explanation(
         return Sentence(
             "day", text, waiting=waiting, used=day.used, limit=day.limit, next_on=budget.next_free_on, done_on=done_on
         )
+    scope = None if budget is None else budget.full_scope
+    if scope is not None:
+        text = (
+            f"{many}: {_SHARED[scope.name]} reached {scope.limit:,} external recipients, as many as a day"
+            f" allows; the next place comes free {_when(scope.next_free_on, now)}."
+            " Mail to recipients inside the tenant goes."
+        )
+        values = {"used": scope.used, "limit": scope.limit, "next_on": scope.next_free_on}
+        return Sentence(f"{scope.name}-full", text, waiting=waiting, **values)
     if budget is not None and budget.per_minute.remaining == 0:
         minute = budget.per_minute
         text = (

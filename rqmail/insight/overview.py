@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
@@ -23,6 +23,7 @@ from rqmail.insight.standing import (
     Budget,
     Machinery,
     Pause,
+    ScopeView,
     SenderStatus,
     Sentence,
     Source,
@@ -38,6 +39,7 @@ from rqmail.queue_state import QueueState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.pacing import Pacing
+from rqmail.ratelimit.scopes import Scope, TenantBudgets
 from rqmail.ratelimit.usage import Usage, WindowUsage
 
 #: Counting the past may take a twentieth of a process's time; below this many seconds it is not worth a thought.
@@ -92,6 +94,7 @@ class Overview:
         defaults: RateLimits,
         *,
         pacing: Pacing = "even",
+        shared: TenantBudgets | None = None,
         denied_last_hour: Callable[[], Mapping[str, Mapping[str, int]] | None] = lambda: None,
     ) -> None:
         self._limiter = limiter
@@ -99,6 +102,7 @@ class Overview:
         self._clock = clock
         self._defaults = defaults
         self._pacing = pacing
+        self._shared = shared or TenantBudgets()
         self._denied_last_hour = denied_last_hour
         self._ended = Past(counts.ended_by_sender)
         self._bouncing = Past(lambda: too_many_back(clock()))
@@ -111,7 +115,7 @@ class Overview:
     def status(self) -> Status:
         """Look at everything once."""
         now = self._clock()
-        known = configured(self._defaults, self._pacing)
+        known = self._configured()
         counted = self._counted(now)
         machinery = machinery_of(self._limiter, self._queues)
         statuses = self._statuses(known, counted, machinery, now)
@@ -145,7 +149,7 @@ class Overview:
 
     def sender(self, name: str) -> SenderStatus:
         """Look at any sender: ``mailbox:KEY``, ``tenant:KEY`` or ``default``, or the key of one alone."""
-        known = configured(self._defaults, self._pacing)
+        known = self._configured()
         found = (
             [name]
             if name in known
@@ -160,20 +164,20 @@ class Overview:
 
     def line(self, name: str) -> Line | None:
         """Look at what a sender's mail stands in line for, without counting it; ``None`` without such a sender."""
-        known = configured(self._defaults, self._pacing)
+        known = self._configured()
         sender = known.get(name)
         if sender is None:
             return None
         now = self._clock()
         mine = sender.budget_key
         shared = {n: k for n, k in known.items() if n == name or (mine and k.budget_key == mine)}
-        usages = self._limiter.usage({sender.pause_key: sender.limits or self._defaults})
+        usages = self._usages([sender])
         usage = usages[sender.pause_key]
         machinery = machinery_of(self._limiter, self._queues)
         pause = pause_of(sender.pause, usage, now)
         return Line(
             senders=tuple(shared),
-            budget=_budget(sender, usage, pause, now) if mine else None,
+            budget=_budget(sender, usages, pause, now) if mine else None,
             passing=passing_budgets(self._limiter, {name: sender}, known, usages, now).get(name),
             pause=pause,
             redis=machinery.redis,
@@ -184,9 +188,12 @@ class Overview:
         """Say in plain words what the mail of a system mailbox waits for."""
         return self.mailbox(key).explanation
 
+    def _configured(self) -> dict[str, Configured]:
+        return configured(self._defaults, self._pacing, self._shared)
+
     def _one(self, name: str) -> SenderStatus:
         now = self._clock()
-        known = configured(self._defaults, self._pacing)
+        known = self._configured()
         if name not in known:
             kind, _, key = name.partition(":")
             raise NotFoundError(kind, key)
@@ -194,6 +201,14 @@ class Overview:
         mine = known[name].budget_key
         shared = {n: k for n, k in known.items() if n == name or (mine and k.budget_key == mine)}
         return self._statuses(shared, self._counted(now), machinery_of(self._limiter, self._queues), now)[name]
+
+    def _usages(self, senders: Iterable[Configured]) -> dict[str, Usage]:
+        """Ask for the budgets of senders, and of what they share with others."""
+        asked: dict[str, RateLimits] = {}
+        for one in senders:
+            asked[one.pause_key] = one.limits or self._defaults
+            asked |= {scope.key: scope.limits for scope in one.shared.scopes}
+        return self._limiter.usage(asked)
 
     def _bouncing_senders(self, known: dict[str, Configured]) -> dict[str, Bouncing]:
         """Answer of whose mail too much comes back; senders on one mailbox are told once."""
@@ -209,7 +224,7 @@ class Overview:
     def _statuses(
         self, known: dict[str, Configured], counted: dict[str, SenderCounts], machinery: Machinery, now: datetime
     ) -> dict[str, SenderStatus]:
-        usages = self._limiter.usage({k.pause_key: k.limits or self._defaults for k in known.values()})
+        usages = self._usages(known.values())
         denied = self._denied_last_hour() if machinery.redis == "ok" else None
         shared: dict[str, Backlog] = {}
         sending: Counter[str] = Counter()
@@ -227,7 +242,7 @@ class Overview:
         for name, sender in known.items():
             usage = usages[sender.pause_key]
             pause = pause_of(sender.pause, usage, now)
-            budget = _budget(sender, usage, pause, now) if sender.budget_key else None
+            budget = _budget(sender, usages, pause, now) if sender.budget_key else None
             counts_ = counted.get(name, SenderCounts())
             done = None
             if sender.budget_key and name in passing:
@@ -238,7 +253,8 @@ class Overview:
         return found
 
 
-def _budget(sender: Configured, usage: Usage, pause: Pause | None, now: datetime) -> Budget:
+def _budget(sender: Configured, usages: Mapping[str, Usage], pause: Pause | None, now: datetime) -> Budget:
+    usage = usages[sender.pause_key]
     next_free = from_epoch_ms(usage.next_free_ms)
     return Budget(
         known=usage.known,
@@ -253,6 +269,16 @@ def _budget(sender: Configured, usage: Usage, pause: Pause | None, now: datetime
         uploaded_bytes=usage.uploads.used if usage.known and usage.uploads else None,
         uploads_free_on=from_epoch_ms(usage.uploads_free_ms) if usage.uploads_free_ms else None,
         upload_bytes_limit=usage.uploads.limit if usage.uploads else 0,
+        scopes=tuple(_scope(scope, usages[scope.key], now) for scope in sender.shared.scopes),
+    )
+
+
+def _scope(scope: Scope, usage: Usage, now: datetime) -> ScopeView:
+    if not usage.known:
+        return ScopeView(scope.name, scope.external_per_day, None, None)
+    next_free = from_epoch_ms(usage.next_free_ms)
+    return ScopeView(
+        scope.name, scope.external_per_day, usage.day.used, usage.day.remaining, next_free if next_free > now else None
     )
 
 

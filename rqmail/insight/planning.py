@@ -18,6 +18,7 @@ from rqmail.ratelimit.history import DAY_MS
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.pacing import Pacing
+from rqmail.ratelimit.scopes import TenantBudgets
 
 #: Members that are done within so many ms of each other, or this part of the time it takes, are done at about the same
 #: time.
@@ -78,7 +79,16 @@ class Forecast:
 class Planning:
     """Simulates the limiter's own windows over what waits; ``defaults`` are the limits of who has none of its own."""
 
-    def __init__(self, limiter: MailRateLimiter, clock: Clock, defaults: RateLimits, *, pacing: Pacing) -> None:
+    def __init__(
+        self,
+        limiter: MailRateLimiter,
+        clock: Clock,
+        defaults: RateLimits,
+        *,
+        pacing: Pacing,
+        shared: TenantBudgets | None = None,
+    ) -> None:
+        self._shared = shared or TenantBudgets()
         self._limiter = limiter
         self._clock = clock
         self._defaults = defaults
@@ -91,7 +101,8 @@ class Planning:
         """
         _check(plan)
         now = self._clock()
-        known = {name: one for name, one in configured(self._defaults, self._pacing).items() if one.limits}
+        everybody = configured(self._defaults, self._pacing, self._shared)
+        known = {name: one for name, one in everybody.items() if one.limits}
         asked = self._asked(plan, known)
         keys = {one.budget_key or "": name for name, one in asked.items()}
         # Whoever shares the mailbox shares its budget.

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from rqmail.errors import PauseCause
 from rqmail.queue_state import WorkerState
+from rqmail.ratelimit.scopes import ScopeName
 
 Source = Literal["default", "override"]
 State = Literal["ok", "near", "limited", "paused", "unknown"]
@@ -90,6 +91,21 @@ class WindowView:
 
 
 @dataclass(frozen=True, slots=True)
+class ScopeView:
+    """What a mailbox shares with others of its Entra tenant: external recipients in 24 hours.
+
+    ``name`` is ``tenant``, or ``onmicrosoft`` for all senders on ``*.onmicrosoft.com``. What is used and remains is
+    ``None`` where Redis could not tell.
+    """
+
+    name: ScopeName
+    limit: int
+    used: int | None
+    remaining: int | None
+    next_free_on: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """What one mailbox may still send.
 
@@ -110,6 +126,13 @@ class Budget:
     uploaded_bytes: int | None = None
     uploads_free_on: datetime | None = None
     upload_bytes_limit: int = 0
+    scopes: tuple[ScopeView, ...] = ()
+
+    @property
+    def full_scope(self) -> ScopeView | None:
+        """The shared budget that has no room, of several the one that has some last; ``None`` without any."""
+        full = [(one.next_free_on, one) for one in self.scopes if one.remaining == 0 and one.next_free_on is not None]
+        return max(full, key=lambda found: found[0])[1] if full else None
 
 
 def level(window: WindowView, budget: Budget) -> Level:

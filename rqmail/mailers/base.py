@@ -134,6 +134,11 @@ class Mail:
         """How many recipients the provider counts for this mail: to, cc and bcc together, every address each time."""
         return len(self.to) + len(self.cc) + len(self.bcc)
 
+    @property
+    def addresses(self) -> list[str]:
+        """Whom it goes to: to, cc and bcc together, every address each time."""
+        return [one.address for one in (*self.to, *self.cc, *self.bcc)]
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:

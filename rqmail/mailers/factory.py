@@ -31,6 +31,7 @@ from rqmail.mailers.sendgrid import SendGridMailer
 from rqmail.mailers.staging import ConsoleMailer, FolderMailer, RedirectingMailer
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits, resolve_limits
+from rqmail.ratelimit.scopes import TenantBudgets
 from rqmail.settings import LOOPBACK_HOSTS, Settings
 from rqmail.text.values import checked_line, checked_secret, trimmed
 
@@ -69,8 +70,10 @@ class MailerFactory:
         token_store: TokenStore | None = None,
         clock: Clock = utc_now,
         busy_wait_seconds: float = 2.0,
+        shared: TenantBudgets | None = None,
     ) -> None:
         self._settings = settings
+        self._shared = shared or TenantBudgets()
         self._limiter = limiter
         self._transport = transport or _transport(settings)
         self._entra_transport = transport or _entra_transport(settings)
@@ -181,9 +184,12 @@ class MailerFactory:
         if not tenant.address:
             return UnconfiguredMailer(f"address of tenant {tenant.key} is not set")
         if self._settings.transport:
-            return self._within_budget(self._staged(tenant.address), tenant.address, self._default_limits())
+            staged = self._staged(tenant.address)
+            return self._within_budget(staged, tenant.address, self._default_limits(), tenant.graph_tenant_id)
         app = _unfit_address("address", tenant, tenant.address) or self._app_of(tenant)
-        return app if isinstance(app, UnconfiguredMailer) else self._graph(app, tenant.address, self._default_limits())
+        if isinstance(app, UnconfiguredMailer):
+            return app
+        return self._graph(app, tenant.address, self._default_limits(), tenant.graph_tenant_id)
 
     def _build_system_graph(self, mailbox: SystemMailboxConfig) -> Mailer:
         address, limits = trimmed(mailbox.address), self.limits_for_system_mailbox(mailbox)
@@ -208,9 +214,16 @@ class MailerFactory:
         to = self._settings.redirect_to
         return mailer if to is None else RedirectingMailer(mailer, to)
 
-    def _within_budget(self, mailer: Mailer, address: str, limits: RateLimits) -> Mailer:
+    def _within_budget(
+        self, mailer: Mailer, address: str, limits: RateLimits, entra_tenant: str | None = None
+    ) -> Mailer:
         return RateLimitedGraphMailer(
-            self._redirected(mailer), self._limiter, address, limits, busy_wait_seconds=self._busy_wait_seconds
+            self._redirected(mailer),
+            self._limiter,
+            address,
+            limits,
+            shared=self._shared.of(entra_tenant, address),
+            busy_wait_seconds=self._busy_wait_seconds,
         )
 
     def _sendgrid(self, api_key: str, sender: str) -> Mailer:
@@ -221,9 +234,9 @@ class MailerFactory:
             )
         )
 
-    def _graph(self, app: EntraApp, address: str, limits: RateLimits) -> Mailer:
+    def _graph(self, app: EntraApp, address: str, limits: RateLimits, entra_tenant: str | None = None) -> Mailer:
         mailer = MicrosoftGraphMailer(self._graph_http(app), self._settings.graph_base_url, address, clock=self._clock)
-        return self._within_budget(mailer, address, limits)
+        return self._within_budget(mailer, address, limits, entra_tenant)
 
     def _graph_mailbox(self, app: EntraApp, address: str, *, marked: bool) -> GraphMailbox:
         base_url = self._settings.graph_base_url

@@ -20,10 +20,19 @@ from rqmail.mailers.graph.upload import upload_volume
 from rqmail.ratelimit.limiter import Denial, MailRateLimiter, Reservation
 from rqmail.ratelimit.limits import RateLimits
 from rqmail.ratelimit.limits import mailbox_key as normal_key
+from rqmail.ratelimit.scopes import NOTHING_SHARED, ScopeName, SharedBudgets
 
 #: How often a waiting mail looks for a free place in flight. A busy lane takes its place again a few milliseconds after
 #: it freed it: whoever looks seldom never finds it free.
 _LOOK_AGAIN_SECONDS = 0.01
+
+
+#: Whose day a scope is.
+_SENDERS: dict[ScopeName, str] = {
+    "mailbox": "the mailbox",
+    "tenant": "its whole Entra tenant",
+    "onmicrosoft": "all senders on onmicrosoft.com of its Entra tenant",
+}
 
 
 class _Place:
@@ -62,6 +71,7 @@ class RateLimitedGraphMailer:
         mailbox_key: str,
         limits: RateLimits,
         *,
+        shared: SharedBudgets = NOTHING_SHARED,
         busy_wait_seconds: float = 2.0,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = monotonic,
@@ -70,6 +80,7 @@ class RateLimitedGraphMailer:
         self._limiter = limiter
         self._mailbox_key = normal_key(mailbox_key)
         self._limits = limits
+        self._shared = shared
         self._busy_wait_seconds = busy_wait_seconds
         self._sleep = sleep
         self._clock = clock
@@ -104,20 +115,33 @@ class RateLimitedGraphMailer:
 
     def _reserve(self, mail: Mail) -> Reservation:
         recipients, uploads = mail.recipient_count, upload_volume(mail)
+        external = self._shared.external_of(mail.addresses)
         waited = 0.0
         while True:
             answer = self._limiter.check_and_reserve(
-                self._mailbox_key, recipients, self._limits, mail.attempt, upload_bytes=uploads
+                self._mailbox_key,
+                recipients,
+                self._limits,
+                mail.attempt,
+                upload_bytes=uploads,
+                external_count=external,
+                scopes=self._shared.scopes,
             )
             if not isinstance(answer, Denial):
                 return answer
             if answer.reason != "in_flight" or waited >= self._busy_wait_seconds:
-                raise self._refusal(answer, recipients)
+                raise self._refusal(answer, recipients, external)
             wait = min(_LOOK_AGAIN_SECONDS, self._busy_wait_seconds - waited)
             self._sleep(wait)
             waited += wait
 
-    def _refusal(self, denial: Denial, recipient_count: int) -> MailError:
+    def _refusal(self, denial: Denial, recipient_count: int, external_count: int) -> MailError:
+        for scope in self._shared.scopes if denial.never else ():
+            if scope.name == denial.scope:
+                return MailRejectedError(
+                    f"The mail has {external_count:,} external recipients; {_SENDERS[scope.name]} may address "
+                    f"{scope.external_per_day:,} in a whole day, so it can never be sent as one mail"
+                )
         if denial.never:
             return MailRejectedError(
                 f"The mail has {recipient_count:,} recipients; {self._mailbox_key} may address "
@@ -125,7 +149,7 @@ class RateLimitedGraphMailer:
             )
         match denial.reason:
             case "minute" | "day" | "upload":
-                return MailRateLimitExceededError(self._mailbox_key, denial.reason, denial.retry_after_ms)
+                return MailRateLimitExceededError(self._mailbox_key, denial.reason, denial.retry_after_ms, denial.scope)
             case "paused":
                 return MailboxPausedError(self._mailbox_key, denial.pause_reason or "paused", denial.retry_after_ms)
             case "in_flight":

@@ -201,6 +201,7 @@ def queued(ids: Sequence[str]) -> list[Message]:
                 Message.expires_on,
                 Message.created_on,
                 Message.upload_bytes,
+                Message.external_count,
             )
             .where(Message.id.in_(ids), Message.now_in(MessageStatus.QUEUED))
             .order_by(Message.priority, Message.scheduled_on, Message.id)

@@ -33,12 +33,24 @@ class UploadRoom(NamedTuple):
     window: int
 
 
+class ExternalRoom(NamedTuple):
+    """How many external recipients may be addressed now, and in a whole day; whose domain is ``internal`` is none."""
+
+    left: int
+    day: int
+    internal: frozenset[str]
+
+
+#: So far past the external mail that has to wait the line is searched for mail that may go.
+_LOOK_PAST = 200
+
+
 class Claims(list[Claim]):
     """Messages claimed, in the order they are to be sent.
 
     ``recipients`` is what they take of the room there was, ``waits`` the first one for which there was not enough.
     ``uploads`` is what they upload, and with ``upload_waits`` one was passed over whose files do not fit: mail that
-    uploads nothing goes past it, and no other upload does.
+    uploads nothing goes past it, and no other upload does; so it is with ``external`` recipients.
     """
 
     def __init__(self) -> None:
@@ -47,6 +59,8 @@ class Claims(list[Claim]):
         self.waits: Claim | None = None
         self.uploads = 0
         self.upload_waits = False
+        self.external = 0
+        self.external_waits = False
 
 
 class ClaimMoves(MessageRow):
@@ -67,6 +81,7 @@ class ClaimMoves(MessageRow):
         refused: bool = False,
         never_more_than: int | None = None,
         uploads: UploadRoom | None = None,
+        external: ExternalRoom | None = None,
         mailbox_key: str | None = None,
     ) -> Claims:
         """Move due messages of one priority to QUEUED, oldest first, and answer them.
@@ -75,11 +90,12 @@ class ClaimMoves(MessageRow):
         messages, and (unless ``None``) at most ``recipients`` recipients together: the first that does not fit ends
         the claim, so that a large message is not overtaken by small ones. A message that has expired, or has more
         recipients than ``never_more_than``, takes none of that room: it is claimed so that it comes to its end. With
-        ``refused`` only what the limiter refused before is looked at. What ``uploads`` has no room for is passed over.
+        ``refused`` only what the limiter refused before is looked at. What ``uploads`` or ``external`` has no room for
+        is passed over.
         """
         moment = to_column(now)
 
-        def line(condition: str) -> list[Any]:
+        def line(condition: str, most: int = calls) -> list[Any]:
             select = (
                 "SELECT id, recipient_count, scheduled_on,"  # noqa: S608 - only placeholders and constants are put in
                 f" expires_on IS NOT NULL AND expires_on <= {db.param}, upload_bytes FROM message"
@@ -90,16 +106,21 @@ class ClaimMoves(MessageRow):
             found = [
                 row
                 for name in (sender, *beside)
-                for row in db.execute_sql(select, (moment, name, priority, moment, calls)).fetchall()
+                for row in db.execute_sql(select, (moment, name, priority, moment, most)).fetchall()
             ]
-            return sorted(found, key=lambda row: (row[2], row[0]))[:calls]
+            return sorted(found, key=lambda row: (row[2], row[0]))[:most]
 
         with transaction():
-            claims = _fitting(Claims(), line(""), recipients, never_more_than, uploads)
+            first = line("")
+            claims = _fitting(Claims(), first, recipients, never_more_than, uploads, external)
+            if claims.external_waits and claims.waits is None and len(claims) < calls:
+                seen = {row[0] for row in first}
+                behind = [row for row in line("", calls + _LOOK_PAST) if row[0] not in seen]
+                _fitting(claims, behind, recipients, never_more_than, uploads, external, most=calls)
             if claims.upload_waits and claims.waits is None and len(claims) < calls:
                 # What was passed over took places in the line: who uploads nothing and stands behind it has its turn.
                 behind = [row for row in line(" AND upload_bytes IS NULL") if row[0] not in {one.id for one in claims}]
-                _fitting(claims, behind[: calls - len(claims)], recipients, never_more_than, None)
+                _fitting(claims, behind[: calls - len(claims)], recipients, never_more_than, None, external)
             if claims:
                 cls._enter(
                     _S.QUEUED,
@@ -142,14 +163,19 @@ class ClaimMoves(MessageRow):
         self.prolonged_on, self.lease_until = now, until
         return True
 
-    def will_upload(self, upload_bytes: int) -> None:
-        """Write down how many bytes of files this attempt uploads, where the row says otherwise."""
-        told = upload_bytes or None
-        if told != self.upload_bytes:
+    def will_take(self, upload_bytes: int, external_count: int | None) -> None:
+        """Write down what this attempt takes beside a call and its recipients, where the row says otherwise.
+
+        That is the bytes of files it uploads, and its external recipients where its mailbox shares a budget of them.
+        """
+        told = (upload_bytes or None, external_count)
+        if told != (self.upload_bytes, self.external_count):
             cls = type(self)
+            self.upload_bytes, self.external_count = told
             with pooled_connection():
-                cls.update(upload_bytes=told).where((cls.id == self.id) & (cls.claim == self.claim)).execute()
-            self.upload_bytes = told
+                cls.update(upload_bytes=told[0], external_count=told[1]).where(
+                    (cls.id == self.id) & (cls.claim == self.claim)
+                ).execute()
 
     def is_claimed(self) -> bool:
         """Read whether the row is still SENDING under the claim this one was started with."""
@@ -187,13 +213,24 @@ def _fitting(
     recipients: int | None,
     never_more_than: int | None,
     uploads: UploadRoom | None,
+    external: ExternalRoom | None = None,
+    *,
+    most: int | None = None,
 ) -> Claims:
-    """Take what fits from the front of a line, up to the first that does not; what only its files keep is passed over.
+    """Take what fits from the front of a line, up to the first that does not, ``most`` in all.
 
-    A place in the line is id, recipients, moment, whether it has expired, and the bytes it uploads.
+    What only its files or its external recipients keep is passed over. A place in the line is id, recipients, moment,
+    whether it has expired, and the bytes it uploads.
     """
+    line = list(line)
+    reaching = {} if external is None else _external([row[0] for row in line if not row[3]], external)
     for message_id, count, _, expired, size in line:
-        claim = Claim(message_id, count)
+        if len(claims) == most:
+            break
+        claim, outside = Claim(message_id, count), reaching.get(message_id, 0)
+        if external is not None and outside and (claims.external_waits or claims.external + outside > external.left):
+            claims.external_waits = True
+            continue
         upload = 0 if uploads is None or expired or not size else min(size, uploads.window)
         if uploads is not None and upload and (claims.upload_waits or claims.uploads + upload > uploads.left):
             claims.upload_waits = True
@@ -204,5 +241,18 @@ def _fitting(
                 break
             claims.recipients += count
         claims.uploads += upload
+        claims.external += outside
         claims.append(claim)
     return claims
+
+
+def _external(ids: list[str], room: ExternalRoom) -> dict[str, int]:
+    """Count the external recipients of messages that have some; what a whole day has no room for takes none of it."""
+    if not ids:
+        return {}
+    found, values = these(ids)
+    found = found.replace("id IN", "message_id IN")
+    outside = "".join(f" AND LOWER(address) NOT LIKE {db.param}" for _ in room.internal)
+    sql = f"SELECT message_id, COUNT(*) FROM recipient WHERE {found}{outside} GROUP BY message_id"  # noqa: S608
+    rows = db.execute_sql(sql, [*values, *(f"%@{domain}" for domain in sorted(room.internal))]).fetchall()
+    return {message_id: number for message_id, number in rows if number <= room.day}

@@ -13,7 +13,7 @@ from typing import Any
 import peewee
 
 from rqmail.models.base import BaseModel, pooled_connection
-from rqmail.models.claims import REFUSED, Claim, ClaimMoves, Claims, UploadRoom
+from rqmail.models.claims import REFUSED, Claim, ClaimMoves, Claims, ExternalRoom, UploadRoom
 from rqmail.models.decisions import DecisionMoves
 from rqmail.models.history import Attempt, Event, Route
 from rqmail.models.results import ResultMoves
@@ -28,6 +28,7 @@ __all__ = [
     "Claim",
     "Claims",
     "Event",
+    "ExternalRoom",
     "LeftOut",
     "Message",
     "MessageContent",

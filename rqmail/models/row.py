@@ -62,6 +62,8 @@ class MessageRow(BaseModel):
     recipient_count = peewee.IntegerField()
     #: Bytes of files that are uploaded, as they do not fit one request; empty for most mail.
     upload_bytes: Any = peewee.BigIntegerField(null=True)
+    #: External recipients of the last attempt, where its mailbox shared a budget of them; else empty.
+    external_count: Any = peewee.IntegerField(null=True)
     created_on = UtcDateTimeField()
     requested_on = UtcDateTimeField()
     scheduled_on = UtcDateTimeField()

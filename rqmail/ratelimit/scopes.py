@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 import idna
 
@@ -64,6 +64,19 @@ class TenantBudgets:
     own_tenant: str | None = None
     external_per_day: Mapping[str, int] = field(default_factory=dict)
     accepted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def told(
+        cls,
+        own_tenant: str | None,
+        licences: Mapping[str, int],
+        external_per_day: Mapping[str, int],
+        accepted: Mapping[str, frozenset[str]],
+    ) -> Self:
+        """Take the licences of tenants for what Exchange Online allows them, where no number is given."""
+        allowed = {tenant: external_of_licences(number) for tenant, number in licences.items()}
+        domains = {tenant: frozenset(map(domain_of, names)) for tenant, names in accepted.items()}
+        return cls(own_tenant, {**allowed, **external_per_day}, domains)
 
     def of(self, entra_tenant: str | None, address: str) -> SharedBudgets:
         """Answer what a mailbox in that Entra tenant (``None`` for that of the settings) shares with others."""

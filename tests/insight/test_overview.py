@@ -18,6 +18,7 @@ from rqmail.models.message import Message, MessageStatus
 from rqmail.queue_state import WorkerState
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
+from rqmail.ratelimit.scopes import TenantBudgets
 from rqmail.terminal.board import bar, causes, denied
 from rqmail.ticks import Timetable
 from rqmail.vault import SecretBox
@@ -353,3 +354,18 @@ def test_mail_whose_files_wait_for_the_volume_of_uploads_says_so(overview, submi
     assert "large files wait, as 145 of 150 MB were uploaded in five minutes" in news.explanation
     Message.update(upload_bytes=5_000_000).execute()
     assert "large files" not in overview.mailbox("news").explanation
+
+
+def test_what_a_mailbox_shares_with_others_is_told_and_that_it_is_used_up(mailboxes, limiter, queues, submit, clock):
+    shared = TenantBudgets.told(None, {}, {"": 10}, {})
+    overview = Overview(limiter, queues, clock, DEFAULTS, shared=shared)
+    scopes = shared.of(None, "news@x.nl").scopes
+    limiter.check_and_reserve("post@x.nl", 4, DEFAULTS, external_count=4, scopes=scopes)
+    [scope] = as_json(overview.mailbox("news"))["budget"]["scopes"]
+    assert scope == {"name": "tenant", "limit": 10, "used": 4, "remaining": 6, "nextFreeOn": None}
+    limiter.check_and_reserve("post@x.nl", 6, DEFAULTS, external_count=6, scopes=scopes)
+    submit()
+    assert overview.explain("news") == (
+        "1 message waits: the whole Entra tenant has reached 10 external recipients, as many as a day allows;"
+        " the next place comes free in 24 hours (2026-03-11 09:40 UTC). Mail to recipients inside the tenant goes."
+    )

@@ -36,7 +36,7 @@ class ScriptedLimiter:
 
     lease_seconds = 120.0
 
-    def check_and_reserve(self, mailbox_key, recipient_count, limits, reservation_id=None, *, upload_bytes=0):
+    def check_and_reserve(self, mailbox_key, recipient_count, limits, reservation_id=None, *, upload_bytes=0, **shared):
         self.told.append(("reserve", mailbox_key, recipient_count, limits))
         self.ids.append(reservation_id)
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

@@ -8,7 +8,7 @@ import pytest
 
 from rqmail.models import backlog
 from rqmail.models.backlog import Place
-from rqmail.models.ledger import sends_since
+from rqmail.models.ledger import external_since, sends_since
 from rqmail.models.listing import Filter, find
 from rqmail.models.lots import waiting_lots
 from rqmail.models.message import Message, MessageStatus, Priority
@@ -68,6 +68,7 @@ DECISIONS = {
     "start_sending": lambda ids: Message.start_sending(ids[1440:1444], claim="c", now=NOW, lease_until=NOW),
     "cancel": lambda ids: Message.cancel(ids[2000:2005]),
     "bring_forward": lambda ids: Message.bring_forward(ids[2100:2105], NOW),
+    "external_since": lambda ids: external_since("", START - timedelta(days=1)),
     "sends_since": lambda ids: sends_since("news@example.org", START - timedelta(days=1)),
 }
 

@@ -6,6 +6,7 @@ import pytest
 
 from rqmail.errors import InvalidInputError
 from rqmail.ratelimit.limits import RateLimits, mailbox_key, resolve_limits
+from rqmail.ratelimit.scopes import TenantBudgets, external_of_licences
 from rqmail.ratelimit.spread import compute_spread_ms
 
 
@@ -79,3 +80,28 @@ def test_the_spread_counts_bytes_of_utf8():
 
 def test_two_hundred_messages_do_not_come_back_in_one_instant():
     assert len({compute_spread_ms(f"message-{n}") for n in range(200)}) > 190
+
+
+@pytest.mark.parametrize(("licences", "external"), [(1, 10_000), (100, 22_059), (1_000, 72_446)])
+def test_a_tenant_may_reach_as_many_people_outside_as_microsofts_formula_says(licences, external):
+    assert external_of_licences(licences) == external
+
+
+def test_a_mailbox_shares_the_day_of_its_own_entra_tenant_and_knows_who_is_inside():
+    tenants = TenantBudgets.told(
+        "Contoso",
+        {"": 100, "other": 1},
+        {"third": 7},
+        {"": frozenset({"bücher.example"}), "other": frozenset({"x.nl"})},
+    )
+    own, same = tenants.of(None, "a@contoso.example"), tenants.of("CONTOSO", "b@contoso.example")
+    assert own == same
+    assert [(one.name, one.key, one.external_per_day) for one in own.scopes] == [("tenant", "entra/contoso", 22_059)]
+    addresses = ("B@Contoso.Example", "c@bücher.example", "d@xn--bcher-kva.example", "e@x.nl", "f@x.nl")
+    assert own.external_of(addresses) == 2
+    assert tenants.of("other", "a@b.example").scopes[0].external_per_day == 10_000
+    assert tenants.of("third", "a@b.example").external_of(addresses) == 5
+    assert tenants.of("fourth", "a@b.example").external_of(addresses) == 0
+    raw = tenants.of(None, "a@Contoso.onmicrosoft.com").scopes
+    assert [(one.name, one.external_per_day) for one in raw] == [("tenant", 22_059), ("onmicrosoft", 100)]
+    assert [one.key for one in tenants.of("fourth", "a@b.onmicrosoft.com").scopes] == ["entra/fourth/onmicrosoft"]

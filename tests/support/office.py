@@ -27,14 +27,14 @@ from support.clock import START
 class Office:
     """A dispatcher with everything it needs, and what a test asks of it."""
 
-    def __init__(self, redis_client, clock, pacing="burst", **options):
+    def __init__(self, redis_client, clock, pacing="burst", shared=None, history=None, **options):
         self.clock = clock
         self.redis = redis_client
-        self.limiter = MailRateLimiter(redis_client, clock=clock)
+        self.limiter = MailRateLimiter(redis_client, clock=clock, history=history)
         self.queues = MailQueues(redis_client, clock, poll_seconds=1, job_timeout_seconds=100)
         settings_ = Settings(_env_file=None)
         factory = MailerFactory(settings_, self.limiter, clock=clock)
-        self.senders = Senders(factory, SecretBox(None), RateLimits(), pacing=pacing)
+        self.senders = Senders(factory, SecretBox(None), RateLimits(), pacing=pacing, shared=shared)
         #: What the provider was given: when, which message, how many recipients.
         self.taken: list[tuple[datetime, str, int]] = []
         #: The addresses of each mail the provider was given, with what it said and who sent it.
@@ -84,7 +84,9 @@ class Office:
         return [MailJob.fetch(job_id, connection=self.redis).args[0] for job_id in ids]
 
     def _mailer(self, sender: Sender):
-        return RateLimitedGraphMailer(_Takes(self, sender.name), self.limiter, sender.budget_key, sender.limits)
+        return RateLimitedGraphMailer(
+            _Takes(self, sender.name), self.limiter, sender.budget_key, sender.limits, shared=sender.shared
+        )
 
     def work(self) -> list[str]:
         """Send what is queued as a worker does, urgent mail first, and answer the ids the provider took."""

@@ -22,6 +22,16 @@ class Window(ApiModel):
     rolling: int | None
 
 
+class ScopeNow(ApiModel):
+    """External recipients in 24 hours that the mailboxes of an Entra tenant share: all, or those on onmicrosoft.com."""
+
+    name: Literal["tenant", "onmicrosoft"]
+    limit: int
+    used: int | None
+    remaining: int | None
+    next_free_on: datetime | None
+
+
 class BudgetNow(ApiModel):
     """What may still be sent; known is false while Redis cannot tell, and then mail goes out uncounted."""
 
@@ -37,6 +47,7 @@ class BudgetNow(ApiModel):
     uploaded_bytes: int | None
     uploads_free_on: datetime | None
     upload_bytes_limit: int
+    scopes: list[ScopeNow]
 
 
 class TurnNow(ApiModel):

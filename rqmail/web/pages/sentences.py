@@ -28,6 +28,14 @@ WHY: Final[dict[str, str]] = {
         "%(waiting)s: the day's budget is used up (%(used)s of %(limit)s recipients);"
         " next free place: %(next_on)s.%(done)s"
     ),
+    "tenant-full": gettext_noop(
+        "%(waiting)s: the whole Entra tenant has reached %(limit)s external recipients, as many as a day allows;"
+        " next free place: %(next_on)s. Mail to recipients inside the tenant goes."
+    ),
+    "onmicrosoft-full": gettext_noop(
+        "%(waiting)s: all senders on onmicrosoft.com of the Entra tenant have reached %(limit)s external recipients,"
+        " as many as a day allows; next free place: %(next_on)s. Mail to recipients inside the tenant goes."
+    ),
     "minute": gettext_noop(
         "%(waiting)s: the minute's budget is used up (%(used)s of %(limit)s calls);"
         " next free place: %(next_on)s.%(done)s"
@@ -74,7 +82,9 @@ _COUNTED: Final = COUNTED | FOUND_COUNTED
 _WAIT = counted("1 message waits", "%(number)s messages wait")
 
 #: Which sentences begin with how many messages wait.
-_BEGIN_WITH_A_NUMBER = frozenset({"redis", "paused", "stopped", "day", "minute", "upload", "put-off", "going"})
+_BEGIN_WITH_A_NUMBER = frozenset(
+    {"redis", "paused", "stopped", "day", "minute", "tenant-full", "onmicrosoft-full", "upload", "put-off", "going"}
+)
 
 
 def install(pages: Blueprint) -> None:

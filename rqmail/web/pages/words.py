@@ -116,11 +116,19 @@ STATES: Final[Words] = {
     "unknown": lazy_gettext("Unknown"),
 }
 
+#: What a mailbox shares with others.
+SHARED: Final[Words] = {
+    "tenant": lazy_gettext("Whole Entra tenant"),
+    "onmicrosoft": lazy_gettext("All senders on onmicrosoft.com"),
+}
+
 #: What the limiter denied a place for.
 DENIED: Final[Words] = {
     "minute": lazy_gettext("for the minute"),
     "day": lazy_gettext("for the day"),
     "upload": lazy_gettext("for the volume of uploads"),
+    "tenant": lazy_gettext("for the external recipients of the tenant"),
+    "onmicrosoft": lazy_gettext("for the external recipients of onmicrosoft.com"),
     "paused": lazy_gettext("during a pause"),
     "in_flight": lazy_gettext("for too many at once"),
 }
@@ -182,6 +190,8 @@ WAITS: Final[Words] = {
     "minute": lazy_gettext("minute budget"),
     "day": lazy_gettext("day budget"),
     "upload": lazy_gettext("volume of uploads"),
+    "tenant": lazy_gettext("external recipients of the tenant"),
+    "onmicrosoft": lazy_gettext("external recipients of onmicrosoft.com"),
     "paused": lazy_gettext("mailbox paused"),
     "in-flight": lazy_gettext("requests in flight"),
     "throttled": lazy_gettext("provider asked to slow down"),

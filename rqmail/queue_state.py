@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from rqmail.clock import Clock
 
@@ -88,6 +90,22 @@ class QueueState:
         memory = self._redis.info("memory")
         policy = str(memory.get("maxmemory_policy", "noeviction"))
         return None if policy == "noeviction" or not memory.get("maxmemory") else policy
+
+    def persistence(self) -> Literal["kept", "failing", "none", "untold"]:
+        """Say whether the server keeps its data on disk, so that a restart does not empty it.
+
+        ``failing``: it wants to, and the disk refuses; ``untold``: this user may not ask for its configuration.
+        """
+        told = self._redis.info("persistence")
+        if "err" in (told.get("rdb_last_bgsave_status"), told.get("aof_last_write_status")):
+            return "failing"
+        if told.get("aof_enabled"):
+            return "kept"
+        try:
+            saves = self._redis.config_get("save")
+        except ResponseError:
+            return "untold"
+        return "kept" if saves.get("save") else "none"
 
     def note_at_work(self, worker: str, queue: str, *, tick_id: str | None = None) -> None:
         """Remember that ``worker`` begins a job from ``queue`` now, where an emptied Redis forgot that it is there.

@@ -23,7 +23,7 @@ from rqmail.insight.explaining import stopped
 from rqmail.insight.readiness import machinery_of
 from rqmail.insight.standing import Sentence
 from rqmail.mailers.graph.certificate import read_certificate
-from rqmail.models.base import forgetful_settings
+from rqmail.models.base import forgetful_settings, standbys_not_waited_for
 from rqmail.models.deliveries import readings
 from rqmail.models.mailbox import Provider, unmarked_mailboxes
 from rqmail.models.migrate import pending
@@ -200,6 +200,13 @@ class Checkup:
             lost = f"a power cut makes it forget what it said was written ({off})"
             advice = Sentence("keep-writes", "turn that on: a message forgotten so may be lost, or sent twice")
             yield Finding("durability", "warning", Sentence("database-forgets", lost, settings=off), advice)
+        behind = standbys_not_waited_for()
+        if behind:
+            lost = f"it does not wait for its standbys ({behind}): a failover forgets what they lack"
+            advice = Sentence(
+                "wait-for-standby", "set `synchronous_standby_names`: a message forgotten so may be lost, or sent twice"
+            )
+            yield Finding("replication", "warning", Sentence("standbys-behind", lost, number=behind), advice)
         if not self._mailboxes.all() and not self._tenants.all():
             advice = Sentence("add-mailbox", "`rqmail mailbox add KEY --address …`")
             yield Finding("senders", "warning", Sentence("no-senders", "nobody may send yet"), advice)
@@ -248,6 +255,7 @@ class Checkup:
                 text = f"it throws keys away once its memory is full ({policy}): queues and counts would be lost"
                 advice = Sentence("keep-keys", "set `maxmemory-policy noeviction`")
                 yield Finding("redis", "warning", Sentence("redis-evicts", text, policy=policy), advice)
+            yield from self._persistence()
         elif health.state == "unreachable":
             advice = Sentence("start-redis", "start it, or correct RQMAIL_REDIS_URL")
             yield Finding("redis", "error", Sentence("redis-away", health.text, detail=health.text), advice)
@@ -255,6 +263,22 @@ class Checkup:
             text = Sentence("redis-refuses", f"it refuses us: {health.text}", detail=health.text)
             advice = Sentence("correct-redis", "this does not pass by itself: correct it")
             yield Finding("redis", "error", text, advice)
+
+    def _persistence(self) -> Iterator[Finding]:
+        """Tell whether Redis keeps its data; no mail is lost without, for the table knows all that matters."""
+        match self._queues.persistence():
+            case "failing":
+                text = Sentence("redis-cannot-save", "it cannot write to its disk, and refuses writes before long")
+                room = Sentence("make-room", "make room on its disk; its log says what is wrong")
+                yield Finding("redis", "warning", text, room)
+            case "none":
+                text = Sentence(
+                    "redis-forgets", "it keeps nothing on disk: a restart empties the queues and the counts"
+                )
+                advice = "no mail is lost by that; turn on `appendonly` or `save` where statistics should stay"
+                yield Finding("redis persistence", "ok", text, Sentence("keep-data", advice))
+            case "kept" | "untold":
+                pass
 
     def _machinery(self) -> Iterator[Finding]:
         """Judge as readiness does: a tick that just ran proves nothing where nobody schedules the next one."""

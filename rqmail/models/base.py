@@ -277,6 +277,18 @@ def forgetful_settings() -> list[str]:
         return [name for (name,) in found.fetchall()]
 
 
+def standbys_not_waited_for() -> int:
+    """Count the standbys of PostgreSQL that may lack what it said was written; 0 where it waits for one of them."""
+    if not is_postgresql():
+        return 0
+    statement = (
+        "SELECT count(*) FROM pg_stat_replication WHERE current_setting('synchronous_standby_names') = ''"
+        " OR current_setting('synchronous_commit') IN ('off', 'local')"
+    )
+    with pooled_connection():
+        return int(db.execute_sql(statement).fetchone()[0])
+
+
 class _UtcDateTimeField(peewee.Field):
     """A moment, aware and in UTC: ``timestamptz`` on PostgreSQL, text that sorts as time on SQLite."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import count
 
+import psycopg
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -43,6 +44,7 @@ def test_the_installation_is_checked_without_asking_a_provider(application, monk
         "secret key": ("warning", "no-secret-key"),
         "database": ("ok", "database-current"),
         "redis": ("ok", "redis-well"),
+        "redis persistence": ("ok", "redis-forgets"),
         "ticks": ("error", "no-tick"),
         "workers": ("error", "no-worker"),
         "graph": ("warning", "no-graph"),
@@ -64,6 +66,36 @@ def test_a_redis_that_throws_keys_away_once_it_is_full_is_told(application, redi
     finally:
         redis_client.config_set("maxmemory", before["maxmemory"])
         redis_client.config_set("maxmemory-policy", before["maxmemory-policy"])
+
+
+def test_what_redis_keeps_on_disk_is_told(application, redis_client, monkeypatch):
+    def found():
+        known = ("redis-forgets", "redis-cannot-save")
+        return [(one.level, one.text.code) for one in application.checkup.installation() if one.text.code in known]
+
+    before = redis_client.config_get("save")["save"]
+    try:
+        redis_client.config_set("save", "")
+        assert found() == [("ok", "redis-forgets")]
+        redis_client.config_set("save", "3600 1")
+        assert found() == []
+        told = application.redis.info
+        monkeypatch.setattr(application.redis, "info", lambda part: told(part) | {"aof_last_write_status": "err"})
+        assert found() == [("warning", "redis-cannot-save")]
+    finally:
+        redis_client.config_set("save", before)
+
+
+def test_standbys_that_postgresql_does_not_wait_for_are_warned_of(application, database):
+    if not is_postgresql():
+        pytest.skip("SQLite has none")
+
+    def found():
+        return [(one.level, one.text.values) for one in application.checkup.installation() if one.name == "replication"]
+
+    assert found() == []
+    with psycopg.connect(database.url, replication="database"):
+        assert found() == [("warning", {"number": 1})]
 
 
 def test_whether_the_message_trace_may_be_read_is_told_as_it_was_found_last(application, clock):

@@ -26,6 +26,11 @@ FOUND: Final[dict[str, str]] = {
     "redis-evicts": gettext_noop(
         "it throws keys away once its memory is full (%(policy)s): queues and counts would be lost"
     ),
+    "standbys-behind": gettext_noop(
+        "it does not wait for its standbys (%(number)s): a failover forgets what they lack"
+    ),
+    "redis-cannot-save": gettext_noop("it cannot write to its disk, and refuses writes before long"),
+    "redis-forgets": gettext_noop("it keeps nothing on disk: a restart empties the queues and the counts"),
     "last-dispatch": gettext_noop("the last dispatch was %(age)s ago"),
     "traces-read": gettext_noop("it is read: whether mail was delivered is known"),
     "no-graph": gettext_noop("Microsoft Graph is not configured"),
@@ -65,6 +70,11 @@ ADVICE: Final[dict[str, str]] = {
     "correct-redis": gettext_noop("this does not pass by itself: correct it"),
     "keep-writes": gettext_noop("turn that on: a message forgotten so may be lost, or sent twice"),
     "keep-keys": gettext_noop("set `maxmemory-policy noeviction`"),
+    "wait-for-standby": gettext_noop(
+        "set `synchronous_standby_names`: a message forgotten so may be lost, or sent twice"
+    ),
+    "make-room": gettext_noop("make room on its disk; its log says what is wrong"),
+    "keep-data": gettext_noop("no mail is lost by that; turn on `appendonly` or `save` where statistics should stay"),
     "start-scheduler": gettext_noop("start `rqmail scheduler`, or `%(stock)s` after `rqmail init`"),
     "start-worker": gettext_noop("start `rqmail worker`, or `%(stock)s`"),
     "set-graph": gettext_noop("set RQMAIL_GRAPH_TENANT_ID, _CLIENT_ID and _CLIENT_SECRET (or _CERTIFICATE)"),

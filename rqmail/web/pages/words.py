@@ -50,6 +50,8 @@ MESSAGES_WAITING: Final[Counted] = counted("1 message is waiting", "%(number)s m
 CHECKS: Final[Words] = {
     "database": lazy_gettext("Database"),
     "durability": lazy_gettext("Durability"),
+    "replication": lazy_gettext("Replication"),
+    "redis persistence": lazy_gettext("Persistence of Redis"),
     "redis": lazy_gettext("Redis"),
     "ticks": lazy_gettext("Scheduler"),
     "workers": lazy_gettext("Workers"),

@@ -15,7 +15,7 @@ from rqmail.administration.audit import BY_ITSELF, Audit
 from rqmail.administration.mailboxes import Mailboxes, MailboxView
 from rqmail.administration.messages import BulkActionName, Decision, Filter, MessageView
 from rqmail.administration.rotation import KeyRotation, Progress, VaultReport
-from rqmail.administration.tenants import Tenants, TenantView
+from rqmail.administration.tenants import TenantField, Tenants, TenantView
 from rqmail.administration.webhooks import Webhooks, WebhookView
 from rqmail.campaigns.suppression import SuppressionImport, SuppressionRow, Suppressions
 from rqmail.campaigns.unsubscribing import Unsubscribing, Unsubscription
@@ -116,14 +116,14 @@ class Changes:
 
     # --- tenants ---
 
-    def add_tenant(self, key: str, provider: str, **fields: str | None) -> TenantView:
+    def add_tenant(self, key: str, provider: str, **fields: TenantField) -> TenantView:
         """Add a tenant's mail setting."""
         with self.audit.change(self.who, "tenant.add", f"tenant:{key}") as change:
             change.after = added = self.tenants.add(key, provider, **fields)
         self.senders.forget()
         return added
 
-    def set_tenant(self, key: str, **fields: str | None) -> TenantView:
+    def set_tenant(self, key: str, **fields: TenantField) -> TenantView:
         """Change what is given of a tenant's mail setting."""
         return self._tenant("set", key, lambda: self.tenants.set(key, **fields))
 

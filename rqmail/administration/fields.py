@@ -89,7 +89,7 @@ def checked_prune_days(sent_items: str | None, days: int | None) -> int | None:
     return days
 
 
-def checked_provider(value: str | None) -> str:
+def checked_provider(value: str | int | None) -> str:
     """Answer a provider's name, or refuse it."""
     if value not in {provider.value for provider in Provider}:
         raise InvalidInputError("provider", value, ", ".join(provider.value for provider in Provider))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from rqmail.administration.fields import (
     checked_entra_tenant,
     checked_guid,
     checked_key,
+    checked_limit,
     checked_provider,
     checked_secret,
     checked_text,
@@ -24,14 +26,18 @@ from rqmail.models import events
 from rqmail.models.base import pooled_connection, transaction
 from rqmail.models.mailbox import Provider, SenderCheck, TenantMailSetting
 from rqmail.ratelimit.limiter import MailRateLimiter
+from rqmail.ratelimit.limits import own_limit
 from rqmail.vault import SecretBox
 
 _LONGEST_SECRET = 4096
 
+#: What a field of a tenant's setting may be given.
+TenantField: TypeAlias = str | int | None
+
 
 @dataclass(frozen=True, slots=True)
 class TenantView:
-    """A tenant's mail setting; of its secrets only whether they are set."""
+    """A tenant's mail setting; of its secrets only whether they are set. A limit of ``None`` means the default."""
 
     key: str
     provider: str
@@ -41,6 +47,8 @@ class TenantView:
     has_graph_client_secret: bool
     sendgrid_from: str | None
     has_sendgrid_api_key: bool
+    rate_limit_per_minute: int | None
+    rate_limit_recipients_per_day: int | None
     paused_until: datetime | None
     pause_reason: str | None
     paused_by: str | None
@@ -65,7 +73,7 @@ class Tenants:
         """Answer one tenant's mail setting."""
         return self._view(_row(key))
 
-    def add(self, key: str, provider: str | None = Provider.DEFAULT.value, **fields: str | None) -> TenantView:
+    def add(self, key: str, provider: str | None = Provider.DEFAULT.value, **fields: TenantField) -> TenantView:
         """Add a tenant's mail setting; ``fields`` as in :meth:`set`. ``ConflictError`` when the key is taken."""
         now = self._clock()
         row = {"key": checked_key(key), **self._changes({"provider": provider, **fields})}
@@ -77,11 +85,12 @@ class Tenants:
             raise ConflictError(f"tenant {key!r} exists already")
         return self.get(key)
 
-    def set(self, key: str, **fields: str | None) -> TenantView:
+    def set(self, key: str, **fields: TenantField) -> TenantView:
         """Change what is given and leave the rest; ``None`` clears.
 
         Fields: ``provider``, ``address``, ``graph_tenant_id``, ``graph_client_id``, ``graph_client_secret``,
-        ``sendgrid_api_key``, ``sendgrid_from``. The two secrets are stored encrypted and are never shown again.
+        ``sendgrid_api_key``, ``sendgrid_from``, ``rate_limit_per_minute``, ``rate_limit_recipients_per_day`` (of the
+        mailbox it sends from through Graph). The two secrets are stored encrypted and are never shown again.
         """
         changes = self._changes(fields)
         with transaction():
@@ -137,6 +146,8 @@ class Tenants:
             has_graph_client_secret=row.graph_client_secret_encrypted is not None,
             sendgrid_from=row.sendgrid_from,
             has_sendgrid_api_key=row.sendgrid_api_key_encrypted is not None,
+            rate_limit_per_minute=own_limit(row.rate_limit_per_minute),
+            rate_limit_recipients_per_day=own_limit(row.rate_limit_recipients_per_day),
             paused_until=row.paused_until if paused else None,
             pause_reason=row.pause_reason if paused else None,
             paused_by=row.paused_by if paused else None,
@@ -144,7 +155,7 @@ class Tenants:
             changed_on=row.changed_on,
         )
 
-    def _changes(self, fields: dict[str, str | None]) -> dict[str, Any]:
+    def _changes(self, fields: Mapping[str, TenantField]) -> dict[str, Any]:
         """Check the given fields and answer the columns they go to, secrets encrypted."""
         changes: dict[str, Any] = {}
         for name, value in fields.items():
@@ -153,6 +164,8 @@ class Tenants:
                 raise InvalidInputError(name, "", "one of " + ", ".join(_FIELDS.values()))
             if name == "provider":
                 changes[name] = checked_provider(value)
+            elif name in _LIMITS:
+                changes[name] = checked_limit(field, value)  # type: ignore[arg-type]  # whatever else is refused
             elif value is None:
                 changes[_column(name)] = None
             elif name in {"address", "sendgrid_from"}:
@@ -174,7 +187,10 @@ _FIELDS = {
     "graph_client_secret": "graphClientSecret",
     "sendgrid_api_key": "sendgridApiKey",
     "sendgrid_from": "sendgridFrom",
+    "rate_limit_per_minute": "rateLimitPerMinute",
+    "rate_limit_recipients_per_day": "rateLimitRecipientsPerDay",
 }
+_LIMITS = frozenset({"rate_limit_per_minute", "rate_limit_recipients_per_day"})
 _SECRETS = frozenset({"graph_client_secret", "sendgrid_api_key"})
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from rqmail.administration.audit import COMMAND_LINE
-from rqmail.administration.tenants import TenantView
+from rqmail.administration.tenants import TenantField, TenantView
 from rqmail.bootstrap import application
 from rqmail.cli.checking import check_senders
-from rqmail.cli.parameters import Duration, secret_from
+from rqmail.cli.parameters import Duration, Limit, secret_from
 from rqmail.cli.printing import (
     checked_word,
     json_option,
@@ -24,6 +24,7 @@ from rqmail.cli.printing import (
 )
 from rqmail.insight.checked import last_checks
 from rqmail.insight.jsonable import as_json
+from rqmail.ratelimit.limits import above_exchange
 from rqmail.terminal.tables import plain, table
 
 _SECRET_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -32,9 +33,12 @@ _FIELDS = (
     click.option("--graph-tenant-id", help="Its Entra tenant, where it is not ours."),
     click.option("--graph-client-id", help="Its own app registration."),
     click.option("--graph-client-secret-file", type=_SECRET_FILE, help="A file with that app's secret; - is stdin."),
+    click.option("--per-minute", type=Limit(), help="microsoft-graph: sendMail calls a minute, or `default`."),
+    click.option("--recipients-per-day", type=Limit(), help="microsoft-graph: recipients in 24 hours, or `default`."),
     click.option("--sendgrid-from", help="sendgrid: the address mail is sent from."),
     click.option("--sendgrid-api-key-file", type=_SECRET_FILE, help="A file with the API key; - is stdin."),
 )
+_LIMITS = {"per_minute": "rate_limit_per_minute", "recipients_per_day": "rate_limit_recipients_per_day"}
 _PROVIDERS = click.Choice(["microsoft-graph", "sendgrid", "default"])
 _CLEARABLE = click.Choice(
     ["address", "graph-tenant-id", "graph-client-id", "graph-client-secret", "sendgrid-from", "sendgrid-api-key"]
@@ -89,7 +93,7 @@ Examples:
 @_field_options
 @no_check_option
 @json_option
-def add(key: str, provider: str, *, no_check: bool, json_: bool, **fields: str | None) -> None:
+def add(key: str, provider: str, *, no_check: bool, json_: bool, **fields: Any) -> None:
     """Add a tenant named KEY."""
     view = application().changes.by(COMMAND_LINE).add_tenant(key, provider, **_given(fields))
     _saved(view, f"Tenant {key} was added.", ask=not no_check, json_=json_)
@@ -102,9 +106,7 @@ def add(key: str, provider: str, *, no_check: bool, json_: bool, **fields: str |
 @click.option("--clear", multiple=True, type=_CLEARABLE, help="Empty this field; may be repeated.")
 @no_check_option
 @json_option
-def set_(
-    key: str, provider: str | None, clear: tuple[str, ...], *, no_check: bool, json_: bool, **fields: str | None
-) -> None:
+def set_(key: str, provider: str | None, clear: tuple[str, ...], *, no_check: bool, json_: bool, **fields: Any) -> None:
     """Change a tenant; what is left out stays."""
     changes = _given(fields | {"provider": provider})
     for name in clear:
@@ -178,12 +180,17 @@ def _saved(view: TenantView, text: str, *, ask: bool, json_: bool) -> None:
         print_json(as_json(view) | {"check": as_json(found)})
     else:
         click.echo(text)
+    for warning in above_exchange(view.rate_limit_per_minute, view.rate_limit_recipients_per_day):
+        click.echo(f"Warning: {warning}", err=True)
     warn_of_check(found)
 
 
-def _given(fields: dict[str, str | None]) -> dict[str, str | None]:
-    given: dict[str, str | None] = {}
+def _given(fields: dict[str, Any]) -> dict[str, TenantField]:
+    given: dict[str, TenantField] = {}
     for name, value in fields.items():
-        if value is not None:
+        if name in _LIMITS:
+            if value is not None:
+                given[_LIMITS[name]] = None if value == "default" else value
+        elif value is not None:
             given[name.removesuffix("_file")] = secret_from(value) if name.endswith("_file") else value
     return given

@@ -51,6 +51,8 @@ class TenantConfig:
     graph_client_secret: str | None
     sendgrid_api_key: str | None
     sendgrid_from: str | None
+    rate_limit_per_minute: int | None = None
+    rate_limit_recipients_per_day: int | None = None
 
     def __repr__(self) -> str:
         return f"TenantConfig(key={self.key!r}, provider={self.provider!r})"
@@ -230,15 +232,12 @@ class Senders:
         known = {DEFAULT_SENDER: self._without_limits(DEFAULT_SENDER, DEFAULT_SENDER, None)}
         own = (self._own_tenant, self._own_app_id)
         for mailbox in mailboxes:
-            limits = resolve_limits(
-                mailbox.rate_limit_per_minute, mailbox.rate_limit_recipients_per_day, defaults=self._defaults
-            )
             name = MAILBOX_PREFIX + mailbox.key
             pacing: Pacing = mailbox.pacing or self._pacing
             known[name] = Sender(
                 name,
                 budget_key_of(mailbox),
-                limits,
+                self._limits_of(mailbox),
                 mailbox,
                 graph,
                 *own,
@@ -255,7 +254,7 @@ class Senders:
                 known[name] = Sender(
                     name,
                     key,
-                    self._defaults,
+                    self._limits_of(tenant),
                     tenant,
                     graph,
                     *app,
@@ -266,6 +265,9 @@ class Senders:
             else:
                 known[name] = self._without_limits(name, budget_key_of(tenant), tenant)
         return known
+
+    def _limits_of(self, row: SystemMailbox | TenantMailSetting) -> RateLimits:
+        return resolve_limits(row.rate_limit_per_minute, row.rate_limit_recipients_per_day, defaults=self._defaults)
 
     def _without_limits(self, name: str, key: str, tenant: TenantMailSetting | None) -> Sender:
         """Answer a sender whose mail leaves through SendGrid, which has limits of its own."""
@@ -283,6 +285,8 @@ class Senders:
             graph_client_secret=self._open(row.graph_client_secret_encrypted),
             sendgrid_api_key=self._open(row.sendgrid_api_key_encrypted),
             sendgrid_from=row.sendgrid_from,
+            rate_limit_per_minute=row.rate_limit_per_minute,
+            rate_limit_recipients_per_day=row.rate_limit_recipients_per_day,
         )
 
     def _open(self, secret: str | None) -> str | None:

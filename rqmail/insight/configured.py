@@ -41,14 +41,12 @@ def configured(defaults: RateLimits, pacing: Pacing, tenants_share: TenantBudget
         tenants = list(TenantMailSetting.select().order_by(TenantMailSetting.key))
     known = {}
     for row in mailboxes:
-        own = (row.rate_limit_per_minute, row.rate_limit_recipients_per_day)
         known[f"mailbox:{row.key}"] = Configured(
             row.key,
             row.address,
             mailbox_key(row.address),
             mailbox_key(row.address),
-            resolve_limits(*own, defaults=defaults),
-            (own_limit(own[0]) is not None, own_limit(own[1]) is not None),
+            *_limits(row, defaults),
             _kept_pause(row),
             row.pacing or pacing,
             "Microsoft",
@@ -62,7 +60,7 @@ def configured(defaults: RateLimits, pacing: Pacing, tenants_share: TenantBudget
                 tenant.address,
                 key,
                 key,
-                defaults,
+                *_limits(tenant, defaults),
                 pause=_kept_pause(tenant),
                 pacing=pacing,
                 provider="Microsoft",
@@ -79,6 +77,12 @@ def configured(defaults: RateLimits, pacing: Pacing, tenants_share: TenantBudget
             )
     known["default"] = Configured("default", None, "default")
     return known
+
+
+def _limits(row: SystemMailbox | TenantMailSetting, defaults: RateLimits) -> tuple[RateLimits, tuple[bool, bool]]:
+    """Answer the limits of a sender, and whether they are its own."""
+    own = (row.rate_limit_per_minute, row.rate_limit_recipients_per_day)
+    return resolve_limits(*own, defaults=defaults), (own_limit(own[0]) is not None, own_limit(own[1]) is not None)
 
 
 def _kept_pause(row: SystemMailbox | TenantMailSetting) -> Pause | None:

@@ -88,6 +88,8 @@ class ReadTenant:
     graph_client_secret: str | None = field(repr=False)
     sendgrid_api_key: str | None = field(repr=False)
     sendgrid_from: str | None
+    rate_limit_per_minute: int | None = None
+    rate_limit_recipients_per_day: int | None = None
 
 
 def read_tenant(config: TenantMailConfig) -> ReadTenant:
@@ -101,6 +103,9 @@ def read_tenant(config: TenantMailConfig) -> ReadTenant:
         graph_client_secret=_read(config.graph_client_secret),
         sendgrid_api_key=_read(config.sendgrid_api_key),
         sendgrid_from=_read(config.sendgrid_from),
+        # A configuration of somebody else's making need not know of limits.
+        rate_limit_per_minute=getattr(config, "rate_limit_per_minute", None),
+        rate_limit_recipients_per_day=getattr(config, "rate_limit_recipients_per_day", None),
     )
 
 

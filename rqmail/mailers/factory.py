@@ -144,8 +144,11 @@ class MailerFactory:
 
     def limits_for_system_mailbox(self, mailbox: SystemMailboxConfig) -> RateLimits:
         """Answer the limits that hold for a system mailbox: its overrides, else the settings' defaults."""
+        return self._limits_of(mailbox)
+
+    def _limits_of(self, config: SystemMailboxConfig | ReadTenant) -> RateLimits:
         return resolve_limits(
-            mailbox.rate_limit_per_minute, mailbox.rate_limit_recipients_per_day, defaults=self._default_limits()
+            config.rate_limit_per_minute, config.rate_limit_recipients_per_day, defaults=self._default_limits()
         )
 
     def _default_limits(self) -> RateLimits:
@@ -185,11 +188,11 @@ class MailerFactory:
             return UnconfiguredMailer(f"address of tenant {tenant.key} is not set")
         if self._settings.transport:
             staged = self._staged(tenant.address)
-            return self._within_budget(staged, tenant.address, self._default_limits(), tenant.graph_tenant_id)
+            return self._within_budget(staged, tenant.address, self._limits_of(tenant), tenant.graph_tenant_id)
         app = _unfit_address("address", tenant, tenant.address) or self._app_of(tenant)
         if isinstance(app, UnconfiguredMailer):
             return app
-        return self._graph(app, tenant.address, self._default_limits(), tenant.graph_tenant_id)
+        return self._graph(app, tenant.address, self._limits_of(tenant), tenant.graph_tenant_id)
 
     def _build_system_graph(self, mailbox: SystemMailboxConfig) -> Mailer:
         address, limits = trimmed(mailbox.address), self.limits_for_system_mailbox(mailbox)
@@ -402,6 +405,8 @@ def _fingerprint_of_tenant(tenant: ReadTenant) -> str:
         tenant.graph_client_secret,
         tenant.sendgrid_api_key,
         tenant.sendgrid_from,
+        tenant.rate_limit_per_minute,
+        tenant.rate_limit_recipients_per_day,
     )
 
 

@@ -68,6 +68,9 @@ class TenantMailSetting(BaseModel):
     graph_client_secret_encrypted = peewee.TextField(null=True)
     sendgrid_api_key_encrypted = peewee.TextField(null=True)
     sendgrid_from = peewee.CharField(max_length=320, null=True)
+    #: Limits of the mailbox it sends from through Graph; empty means the default.
+    rate_limit_per_minute = peewee.IntegerField(null=True)
+    rate_limit_recipients_per_day = peewee.IntegerField(null=True)
     #: A person's pause, as a mailbox has one.
     paused_until = UtcDateTimeField(null=True)
     pause_reason = peewee.TextField(null=True)

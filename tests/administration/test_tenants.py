@@ -7,9 +7,11 @@ import pytest
 from rqmail.administration.tenants import Tenants
 from rqmail.delivery.senders import Senders
 from rqmail.errors import InvalidInputError, SettingsError
+from rqmail.insight.configured import configured
 from rqmail.models.mailbox import TenantMailSetting
 from rqmail.ratelimit.limiter import MailRateLimiter
 from rqmail.ratelimit.limits import RateLimits
+from rqmail.ratelimit.scopes import TenantBudgets
 from rqmail.vault import SecretBox
 
 APP = "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902"
@@ -71,6 +73,8 @@ def test_a_tenants_field_left_out_keeps_its_value_and_none_clears_it(tenants):
         ({"graph_client_id": APP, "graph_client_secret": "s s"}, "graphClientSecret"),
         ({"sendgrid_api_key": "SG.a\u200bb"}, "sendgridApiKey"),
         ({"sendgrid_api_key": "\n"}, "sendgridApiKey"),
+        ({"rate_limit_per_minute": 0}, "rateLimitPerMinute"),
+        ({"rate_limit_recipients_per_day": "many"}, "rateLimitRecipientsPerDay"),
         ({"colour": "red"}, "colour"),
     ],
 )
@@ -134,3 +138,14 @@ def test_the_senders_of_a_paused_tenant_stay_paused_when_redis_forgets_it(tenant
     redis_client.flushdb()
     sender = Senders(None, BOX, RateLimits()).find("tenant:acme")
     assert sender.paused_until > clock() + timedelta(days=3000)
+
+
+def test_a_tenants_own_mailbox_has_limits_of_its_own_until_they_are_cleared(tenants):
+    view = tenants.add("acme", "microsoft-graph", address="post@acme.nl", rate_limit_per_minute=5)
+    assert (view.rate_limit_per_minute, view.rate_limit_recipients_per_day) == (5, None)
+    senders = Senders(None, BOX, RateLimits())
+    assert senders.find("tenant:acme").limits == RateLimits(per_minute=5)
+    assert configured(RateLimits(), "even", TenantBudgets())["tenant:acme"].overridden == (True, False)
+    tenants.set("acme", rate_limit_per_minute=None, rate_limit_recipients_per_day=400)
+    senders.forget()
+    assert senders.find("tenant:acme").limits == RateLimits(recipients_per_day=400)

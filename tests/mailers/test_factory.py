@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,6 +69,13 @@ def test_a_tenants_provider_decides_and_only_graph_is_limited(factory, provider,
     tenant = Tenant(provider=provider, sendgrid_api_key="SG.theirs", sendgrid_from="a@acme.example")
 
     assert type(factory.get_mailer(tenant)) is expected
+
+
+def test_a_tenants_mailer_takes_the_tenants_own_limits_and_every_edit_of_them_brings_a_new_one(factory):
+    tenant = Tenant("acme", "microsoft-graph", "a@acme.example", "t1", "c1", "s1")
+    own = SimpleNamespace(**vars(tenant), rate_limit_per_minute=4, rate_limit_recipients_per_day=None)
+    assert factory.get_mailer(tenant)._limits == RateLimits()
+    assert factory.get_mailer(own)._limits == RateLimits(per_minute=4)
 
 
 def test_no_tenant_gets_the_default_mailer(factory):

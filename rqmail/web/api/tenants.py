@@ -12,7 +12,7 @@ from rqmail.administration.access import Scope
 from rqmail.insight.checked import last_check, last_checks
 from rqmail.insight.jsonable import as_json
 from rqmail.web.api.document import operation
-from rqmail.web.api.schema import ApiModel, Changes, CheckOf, Done, LeftBehindOf, Line, Pause
+from rqmail.web.api.schema import ApiModel, Changes, CheckOf, Done, LeftBehindOf, Limit, Line, Pause
 from rqmail.web.api.standing import SenderNow
 from rqmail.web.context import application, changes
 
@@ -35,6 +35,8 @@ class Tenant(ApiModel):
     has_graph_client_secret: bool
     sendgrid_from: str | None
     has_sendgrid_api_key: bool
+    rate_limit_per_minute: int | None
+    rate_limit_recipients_per_day: int | None
     paused_until: datetime | None
     pause_reason: str | None
     paused_by: str | None
@@ -66,6 +68,9 @@ class TenantChanges(Changes):
     graph_client_secret: Secret | None = None
     sendgrid_api_key: Secret | None = None
     sendgrid_from: Line | None = None
+    #: Of the mailbox it sends from through Graph; null is the default.
+    rate_limit_per_minute: Limit | None = None
+    rate_limit_recipients_per_day: Limit | None = None
 
 
 class NewTenant(TenantChanges):

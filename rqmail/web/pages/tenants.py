@@ -9,6 +9,7 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from rqmail.administration.access import Scope
+from rqmail.administration.tenants import TenantField
 from rqmail.errors import ConflictError, InvalidInputError
 from rqmail.insight.checked import last_check, last_checks
 from rqmail.models.mailbox import Provider
@@ -29,6 +30,10 @@ _FIELDS = {
     "graphClientId": "graph_client_id",
     "sendgridFrom": "sendgrid_from",
 }
+_LIMITS = {
+    "rateLimitPerMinute": "rate_limit_per_minute",
+    "rateLimitRecipientsPerDay": "rate_limit_recipients_per_day",
+}
 _SECRETS = {"graphClientSecret": "graph_client_secret", "sendgridApiKey": "sendgrid_api_key"}
 _CHANGES_SHOWN = 20
 
@@ -48,7 +53,9 @@ def add() -> _Shown:
     """Add a tenant's mail setting."""
     wrong: typed.Wrong = {}
     try:
-        fields = {name: value for name, value in _typed().items() if value is not None}
+        fields = {name: value for name, value in _typed(wrong).items() if value is not None}
+        if wrong:
+            return typed.again("pages/tenants.html", wrong, **_rows())
         added = changes().add_tenant(typed.text("key"), typed.text("provider"), **fields)
     except InvalidInputError as error:
         typed.note(wrong, error)
@@ -72,11 +79,14 @@ def show(key: str) -> str:
 @require(Scope.ADMIN)
 def set_tenant(key: str) -> _Shown:
     """Change a tenant's mail setting; an empty secret keeps the one that is stored."""
+    wrong: typed.Wrong = {}
+    fields = _typed(wrong)
     try:
-        changes().set_tenant(key, provider=typed.text("provider"), **_typed())
+        if not wrong:
+            changes().set_tenant(key, provider=typed.text("provider"), **fields)
     except InvalidInputError as error:
-        wrong: typed.Wrong = {}
         typed.note(wrong, error)
+    if wrong:
         return typed.again("pages/tenant.html", wrong, form="setting", **_one(key))
     flash(say("%(key)s was saved.", key=key))
     warn_of_what_is_left(f"tenant:{key}")
@@ -126,9 +136,10 @@ def delete(key: str) -> Response:
     return redirect(url_for("pages.tenants.list_tenants"), HTTPStatus.SEE_OTHER)
 
 
-def _typed() -> dict[str, str | None]:
+def _typed(wrong: typed.Wrong) -> dict[str, TenantField]:
     """Answer the fields that were typed: an empty one clears; an empty secret keeps its value unless told otherwise."""
-    fields: dict[str, str | None] = {name: typed.text(field) or None for field, name in _FIELDS.items()}
+    fields: dict[str, TenantField] = {name: typed.text(field) or None for field, name in _FIELDS.items()}
+    fields |= {name: typed.whole(field, wrong) for field, name in _LIMITS.items()}
     for field, name in _SECRETS.items():
         if request.form.get(f"{field}.clear") == "yes":
             fields[name] = None
@@ -143,6 +154,7 @@ def _rows() -> dict[str, Any]:
         "tenants": app.tenants.all(),
         "status": app.overview.status(),
         "checks": last_checks(),
+        "defaults": app.overview.defaults,
         "providers": [provider.value for provider in Provider],
     }
 
@@ -153,6 +165,7 @@ def _one(key: str) -> dict[str, Any]:
         "tenant": app.tenants.get(key),
         "standing": app.overview.tenant(key),
         "check": last_check(f"tenant:{key}"),
+        "defaults": app.overview.defaults,
         "providers": [provider.value for provider in Provider],
         "durations": list(DURATIONS),
         "lines": app.audit.lines(subject=f"tenant:{key}", limit=_CHANGES_SHOWN),

@@ -66,7 +66,7 @@ def test_a_field_left_out_keeps_its_value(client: FlaskClient, acme: str) -> Non
         ({"address": None}, "address"),
         ({"graphClientId": None}, "graphClientId"),
         ({"password": "x"}, "password"),
-        ({"rateLimitPerMinute": 3}, "rateLimitPerMinute"),
+        ({"rateLimitPerMinute": 0}, "rateLimitPerMinute"),
     ],
     ids=repr,
 )
@@ -114,3 +114,16 @@ def test_who_only_reads_does_not_have_a_tenant_checked(anyone: FlaskClient, appl
     assert anyone.post("/admin/tenants/beta/check", headers=headers).status_code == 403
     assert anyone.post("/admin/tenants/beta/check").status_code == 401
     assert last_check("tenant:beta") is None
+
+
+def test_the_limits_of_a_tenants_own_mailbox_are_changed_and_wrong_ones_refused(client: FlaskClient, acme: str) -> None:
+    shown = client.put(acme, json={"rateLimitPerMinute": 7}).json
+    assert (shown["rateLimitPerMinute"], shown["rateLimitRecipientsPerDay"]) == (7, None)
+    assert client.get(f"{acme}/budget").json["budget"]["perMinute"] | {"used": 0} == {
+        "limit": 7, "source": "override", "used": 0, "remaining": 7, "bucket": 0, "rolling": 0,
+    }  # fmt: skip
+    refused = client.put(acme, json={"rateLimitPerMinute": 0})
+    assert (refused.status_code, refused.json["error"]) == (
+        400,
+        "rateLimitPerMinute moet een positief geheel getal zijn",
+    )

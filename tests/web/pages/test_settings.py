@@ -210,3 +210,12 @@ def test_a_mailbox_that_takes_no_property_of_ours_says_so_on_its_page(admin, app
     assert 'id="no-names"' not in admin.look(f"/ui/mailboxes/{news}")
     takes_no_property(application.mailboxes.get(news).address, application.clock())
     assert "looked up by header and Message-ID" in admin.look(f"/ui/mailboxes/{news}")
+
+
+def test_the_limits_of_a_tenants_own_mailbox_are_typed_on_its_page(admin, application):
+    application.tenants.add("acme", "microsoft-graph", address="post@acme.nl")
+    form = {"provider": "microsoft-graph", "address": "post@acme.nl", "rateLimitPerMinute": "6"}
+    assert admin.send("/ui/tenants/acme", form).status_code == 303
+    assert application.tenants.get("acme").rate_limit_per_minute == 6
+    refused = admin.send("/ui/tenants/acme", form | {"rateLimitPerMinute": "six"})
+    assert "rateLimitPerMinute must be a positive whole number" in refused.text

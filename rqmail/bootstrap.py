@@ -411,7 +411,7 @@ class Application:
         return Intake(
             self.clock,
             Nudger(self.queues.nudge),
-            self.timetable.keep,
+            self.timetable.keep_in_passing,
             contents=self.contents,
             max_message_bytes=self.settings.max_message_bytes,
             unsubscribing_needs=self._unsubscribing_needs,

@@ -95,6 +95,11 @@ class Timetable:
         except RedisError:
             return []
 
+    def keep_in_passing(self) -> None:
+        """Register what is missing, unless this process looks by itself every few seconds: then that is soon enough."""
+        if self._keeper is None or not self._keeper.is_alive():
+            self.keep()
+
     def keep_in_background(self) -> None:
         """Look every few seconds until :meth:`stop_keeping`; asked again, it is one thread all the same."""
         if self._keeper is None or not self._keeper.is_alive():

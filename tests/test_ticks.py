@@ -49,6 +49,16 @@ def test_registering_again_changes_nothing_and_another_interval_replaces_the_old
     assert registered(redis_client) == EVERY | {DISPATCH_TICK: 5}
 
 
+def test_a_process_that_looks_by_itself_does_not_look_with_each_mail(timetable, redis_client, monkeypatch):
+    monkeypatch.setattr("rqmail.ticks.LOOK_SECONDS", 600.0)
+    timetable.keep_in_background()
+    timetable.keep_in_passing()
+    assert registered(redis_client) == {}
+    timetable.stop_keeping()
+    timetable.keep_in_passing()
+    assert registered(redis_client) == EVERY
+
+
 def test_a_flush_is_made_good_at_the_next_look_however_many_look_at_once(timetable, redis_client, clock):
     timetable.register()
     redis_client.flushall()

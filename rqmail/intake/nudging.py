@@ -31,21 +31,21 @@ class Nudger:
         self._ask = ask
         self._later = later
         self._lock = threading.Lock()
-        self._is_waiting = False
+        self._is_waiting = threading.Event()
 
     def __call__(self) -> None:
-        """Ask; raises what ``ask`` raises."""
-        if self._ask():
+        """Ask, unless it is asked in a moment anyhow; raises what ``ask`` raises."""
+        if self._is_waiting.is_set() or self._ask():
             return
         with self._lock:
-            if self._is_waiting:
+            if self._is_waiting.is_set():
                 return
-            self._is_waiting = True
+            self._is_waiting.set()
         self._later(_AGAIN_SECONDS, self._once_more)
 
     def _once_more(self) -> None:
         with self._lock:
-            self._is_waiting = False
+            self._is_waiting.clear()
         try:
             self._ask()  # refused again, somebody else asked after this mail was there
         except Exception as error:  # noqa: BLE001 - the next poll finds the mail

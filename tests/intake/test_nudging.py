@@ -35,12 +35,12 @@ def test_what_is_taken_is_not_asked_for_again(asked):
 
 def test_what_came_just_after_another_is_asked_for_once_more_however_much_it_was(asked):
     later = []
-    nudge = nudger(asked, later, False, False, False, True, False)
+    nudge = nudger(asked, later, False, True, False)
     for _ in range(3):
         nudge()
-    assert len(later) == 1
+    assert (len(asked), len(later)) == (1, 1)
     later.pop()()
-    assert len(asked) == 4
+    assert len(asked) == 2
     nudge()
     assert len(later) == 1, "the next is a new one"
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from rqmail.clock import Clock
 from rqmail.content_store import ContentStore
 from rqmail.models import progress
-from rqmail.models.access import AuditEntry
+from rqmail.models.access import AuditEntry, IdempotencyKey
 from rqmail.models.importing import count_forgettable, delete_forgettable
 from rqmail.models.message import Message
 
@@ -52,6 +52,8 @@ class Retention:
             of_messages = self.count(self.messages_for) if dry_run else self.purge(self.messages_for)
         elif not dry_run:
             self.contents.purge()  # of intakes that came to nothing
+        if not dry_run:
+            IdempotencyKey.forget(self.clock())
         entries = 0
         if self.audit_for is not None:
             before = self.clock() - self.audit_for

@@ -37,7 +37,7 @@ from rqmail.logs import event_log
 from rqmail.models.base import transaction
 from rqmail.models.content import Importance
 from rqmail.models.mailbox import largest_message_bytes
-from rqmail.models.message import Message, NewMessage, Priority
+from rqmail.models.message import Message, NewKey, NewMessage, Priority
 from rqmail.text.scrubbing import scrubbed, scrubbed_start
 
 log = event_log()
@@ -184,17 +184,27 @@ class Intake:
         """Keep the bytes of everything attached to messages that have been checked; they are stored after that."""
         self._contents.keep(one for message in messages for one in message.attachments)
 
-    def store(self, messages: Iterable[NewMessage], on_stored: Callable[[int], None] = lambda _: None) -> None:
+    def store(
+        self,
+        messages: Iterable[NewMessage],
+        on_stored: Callable[[int], None] | None = None,
+        *,
+        keys: Sequence[NewKey] = (),
+    ) -> None:
         """Keep the files of messages that have been checked, then insert the messages, in one transaction.
 
-        ``on_stored`` hears in it how many there are; what it raises undoes everything.
+        ``on_stored`` hears in it how many there are; what it raises undoes everything. ``keys`` are written down with
+        the messages; where one of them is there already, nothing is stored: one of ``TAKEN_ERRORS``.
         """
         now = self._clock()
         handed_in = list(messages)
         self.keep_files(handed_in)
-        with transaction():
-            Message.submit(handed_in, now, self._who)
-            on_stored(len(handed_in))
+        if on_stored is None:
+            Message.submit(handed_in, now, self._who, keys=keys)
+        else:
+            with transaction():
+                Message.submit(handed_in, now, self._who, keys=keys)
+                on_stored(len(handed_in))
         self.announce(due=any(is_due(message, now) for message in handed_in))
 
     def announce(self, *, due: bool) -> None:

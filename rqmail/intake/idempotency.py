@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from typing import TypeAlias
 
 from rqmail.clock import Clock
 from rqmail.errors import ConflictError
 from rqmail.intake.draft import Intake
-from rqmail.models.access import IdempotencyKey
-from rqmail.models.base import AWAY_ERRORS, pooled_connection
-from rqmail.models.message import NewMessage
-
-#: A key is remembered for this long; after that it is as good as new.
-REMEMBERED = timedelta(hours=24)
+from rqmail.models.access import REMEMBERED, IdempotencyKey
+from rqmail.models.base import AWAY_ERRORS, TAKEN_ERRORS, pooled_connection
+from rqmail.models.message import NewKey, NewMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +79,36 @@ class Submission:
 
         Each is a request of its own: one that cannot be stored takes no other with it.
         """
+        places: dict[str, list[int]] = {}
+        for place, one in enumerate(handed_in):
+            places.setdefault(one.by, []).append(place)
+        answers: dict[int, Submitted | Exception] = {}
+        for by, theirs in places.items():
+            answers.update(zip(theirs, self._each_of(by, [handed_in[place] for place in theirs]), strict=True))
+        return [answers[place] for place in range(len(handed_in))]
+
+    def _each_of(self, by: str, ones: Sequence[HandedIn]) -> list[Submitted | Exception]:
         try:
-            return list(self._together(handed_in))
+            return list(self._together(by, ones))
         except AWAY_ERRORS as away:
-            return [away] * len(handed_in)
+            return [away] * len(ones)
         except Exception:  # noqa: BLE001 - one of them is to blame: it hears of it, and the others are stored
-            return [self._alone(one) for one in handed_in]
+            return [self._alone(one) for one in ones]
 
-    def _together(self, handed_in: Sequence[HandedIn]) -> list[Submitted]:
-        answers = self._earlier_of([one.request for one in handed_in if one.request is not None])
-        new: dict[str, list[HandedIn]] = {}
-        for one in handed_in:
-            if one.request is not None:
-                key = (one.request.caller, one.request.key)
-                if key in answers:
-                    continue
-                answers[key] = Submitted((one.message.id,))
-            new.setdefault(one.by, []).append(one)
-        for by, ones in new.items():
-            keys = [(one.request, (one.message.id,)) for one in ones if one.request is not None]
-            self._intake.by(by).store([one.message for one in ones], on_stored=Remembering(keys, self._clock))
-        return [self._answer(one, answers) for one in handed_in]
-
-    def _answer(self, one: HandedIn, answers: dict[tuple[str, str], Submitted]) -> Submitted:
-        ids = (one.message.id,)
-        found = Submitted(ids) if one.request is None else answers[one.request.caller, one.request.key]
-        return found if found.ids == ids else Submitted(found.ids, replayed=True)
+    def _together(self, by: str, ones: Sequence[HandedIn]) -> list[Submitted]:
+        """Store what one caller handed in, in one transaction; nearly always none of it came before."""
+        intake = self._intake.by(by)
+        new, answers = _each_once(ones, {})
+        keys = [_key(one.request, one.message) for one in new if one.request is not None]
+        try:
+            intake.store([one.message for one in new], keys=keys)
+        except TAKEN_ERRORS:
+            requests = [one.request for one in ones if one.request is not None]
+            new, answers = _each_once(ones, self._earlier_of(requests))
+            taken = [(one.request, (one.message.id,)) for one in new if one.request is not None]
+            if new:
+                intake.store([one.message for one in new], on_stored=Remembering(taken, self._clock))
+        return [_answer(one, answers) for one in ones]
 
     def _alone(self, one: HandedIn) -> Submitted | Exception:
         try:
@@ -142,6 +143,33 @@ class Submission:
         return Remembering([(request, ids)], self._clock)
 
 
+_Answers: TypeAlias = dict[tuple[str, str], Submitted]
+
+
+def _each_once(ones: Sequence[HandedIn], earlier: _Answers) -> tuple[list[HandedIn], _Answers]:
+    """Answer which of these are new, and what each key is answered: those of ``earlier``, and of the new ones."""
+    answers = dict(earlier)
+    new = []
+    for one in ones:
+        if one.request is not None:
+            key = (one.request.caller, one.request.key)
+            if key in answers:
+                continue
+            answers[key] = Submitted((one.message.id,))
+        new.append(one)
+    return new, answers
+
+
+def _key(request: Repeatable, message: NewMessage) -> NewKey:
+    return NewKey(request.caller, request.key, request.fingerprint, message.id)
+
+
+def _answer(one: HandedIn, answers: _Answers) -> Submitted:
+    ids = (one.message.id,)
+    found = Submitted(ids) if one.request is None else answers[one.request.caller, one.request.key]
+    return found if found.ids == ids else Submitted(found.ids, replayed=True)
+
+
 class Remembering:
     """Writes keys down in the transaction that stores the messages: the second of two at once waits, and loses."""
 
@@ -155,7 +183,7 @@ class Remembering:
         if self._done:
             return
         now = self._clock()
-        IdempotencyKey.delete().where(IdempotencyKey.created_on <= now - REMEMBERED).execute()
+        IdempotencyKey.forget(now)
         insert = IdempotencyKey.insert_many(
             [
                 {

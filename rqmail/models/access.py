@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import peewee
@@ -91,6 +91,10 @@ class AuditEntry(BaseModel):
             return int(cls.delete().where(cls.id.in_(old)).execute())
 
 
+#: A key is remembered for this long; after that it is as good as new.
+REMEMBERED = timedelta(hours=24)
+
+
 class IdempotencyKey(BaseModel):
     """What a request under this key was answered, so that the same request again adds nothing."""
 
@@ -106,3 +110,9 @@ class IdempotencyKey(BaseModel):
         """A key belongs to the one who uses it."""
 
         primary_key = peewee.CompositeKey("caller", "key")
+
+    @classmethod
+    def forget(cls, now: datetime) -> None:
+        """Delete what has been remembered long enough."""
+        with pooled_connection():
+            cls.delete().where(cls.created_on <= now - REMEMBERED).execute()

@@ -34,6 +34,9 @@ _READ_ONLY = "25006"
 #: What a statement raises while the database cannot be reached or has no connection free.
 AWAY_ERRORS = (peewee.OperationalError, peewee.InterfaceError, MaxConnectionsExceeded)
 
+#: What a statement raises that writes a row under a key that is taken.
+TAKEN_ERRORS = (peewee.IntegrityError,)
+
 #: How long a thread waits for one of them to come free.
 CONNECTION_WAIT_SECONDS = 10.0
 

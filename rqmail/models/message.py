@@ -18,7 +18,16 @@ from rqmail.models.decisions import DecisionMoves
 from rqmail.models.history import Attempt, Event, Route
 from rqmail.models.results import ResultMoves
 from rqmail.models.states import ENTERED_FROM, FINAL, MessageStatus, names
-from rqmail.models.submitting import LeftOut, NewMessage, NewRecipient, Priority, RecipientKind, insert, insert_within
+from rqmail.models.submitting import (
+    LeftOut,
+    NewKey,
+    NewMessage,
+    NewRecipient,
+    Priority,
+    RecipientKind,
+    insert,
+    insert_within,
+)
 
 __all__ = [
     "ENTERED_FROM",
@@ -33,6 +42,7 @@ __all__ = [
     "Message",
     "MessageContent",
     "MessageStatus",
+    "NewKey",
     "NewMessage",
     "NewRecipient",
     "Priority",
@@ -60,9 +70,10 @@ class Message(ClaimMoves, ResultMoves, DecisionMoves):
         *,
         import_id: str | None = None,
         campaign_id: int | None = None,
+        keys: Sequence[NewKey] = (),
     ) -> list[str]:
         """Insert ``batch``, handed in by ``by``, as SCHEDULED, all or none, and answer the ids in order."""
-        return insert(batch, now, by, import_id, campaign_id)
+        return insert(batch, now, by, import_id, campaign_id, keys)
 
     @classmethod
     def submit_within(cls, connection: Any, batch: Sequence[NewMessage], now: datetime, by: str | None = None) -> None:

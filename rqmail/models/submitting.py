@@ -91,12 +91,25 @@ class NewMessage:
         return sum(encoded if encoded + _BYTES_EACH <= _ONE_REQUEST else one.size for encoded, one in sizes)
 
 
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """What makes the request for a message recognisable when it comes again: who sends it, and under which key."""
+
+    caller: str
+    key: str
+    fingerprint: str
+    message_id: str
+
+
 #: Bytes of one request to Graph, and of a recipient or of what describes a file in it.
 _ONE_REQUEST = 4 * 1024 * 1024
 _BYTES_EACH = 200
 
 #: Runs one statement with its values.
 _Execute = Callable[[str, Sequence[Any]], object]
+
+#: A table's name, its columns, and rows of them.
+_Rows = tuple[str, str, Sequence[tuple[Any, ...]]]
 
 #: What tells one database, and our tables in it, from others.
 _WHICH = (
@@ -113,13 +126,15 @@ def insert(
     by: str | None = None,
     import_id: str | None = None,
     campaign_id: int | None = None,
+    keys: Sequence[NewKey] = (),
 ) -> list[str]:
     """Insert ``batch``, handed in by ``by``, as SCHEDULED, all or none, and answer the ids in order.
 
-    The content of a campaign's messages is not stored: it is rendered when they are sent.
+    The content of a campaign's messages is not stored: it is rendered when they are sent. ``keys`` are written down
+    with them; where one of these is there already, one of ``TAKEN_ERRORS`` is raised.
     """
-    with transaction():
-        _write(db.execute_sql, batch, now, by, import_id, campaign_id)
+    with pooled_connection() if is_postgresql() else transaction():  # there it is one statement
+        _write(db.execute_sql, batch, now, by, import_id, campaign_id, keys)
     return [new.id for new in batch]
 
 
@@ -154,6 +169,7 @@ def _write(
     by: str | None,
     import_id: str | None = None,
     campaign_id: int | None = None,
+    keys: Sequence[NewKey] = (),
 ) -> None:
     moment = to_column(now)
     history = "" if by is None else line(Event(now, "handed-in", by=by))
@@ -181,58 +197,72 @@ def _write(
                 campaign_id,
             )
         )
-    columns = (
-        "id, sender, status, priority, subject, recipient_count, created_on, requested_on, scheduled_on,"
-        " expires_on, attempts, deferrals, attempt_log, import_id, upload_bytes, campaign_id"
-    )
-    insert_rows(execute, "message", columns, rows)
-    insert_rows(
+    insert_together(
         execute,
-        "message_content",
-        "message_id, text, html, extras",
-        [(new.id, new.text, new.html, new.extras.to_column()) for new in batch] if campaign_id is None else [],
+        (
+            "message",
+            "id, sender, status, priority, subject, recipient_count, created_on, requested_on, scheduled_on,"
+            " expires_on, attempts, deferrals, attempt_log, import_id, upload_bytes, campaign_id",
+            rows,
+        ),
+        (
+            "message_content",
+            "message_id, text, html, extras",
+            [(new.id, new.text, new.html, new.extras.to_column()) for new in batch] if campaign_id is None else [],
+        ),
+        (
+            "recipient",
+            "message_id, position, kind, address, name",
+            [
+                (new.id, position, to.kind.value, to.address, to.name)
+                for new in batch
+                for position, to in enumerate(new.recipients)
+            ],
+        ),
+        (
+            "message_attachment",
+            "message_id, position, name, content_type, size, sha256, is_inline, content_id",
+            [
+                (new.id, position, one.name, one.content_type, one.size, one.sha256, one.is_inline, one.content_id)
+                for new in batch
+                for position, one in enumerate(new.attachments)
+            ],
+        ),
+        (
+            "recipient_result",
+            "message_id, address, result, code, at, probable",
+            [(new.id, one.address, "suppressed", one.reason, moment, False) for new in batch for one in new.left_out],
+        ),
+        (
+            "idempotency_key",
+            "caller, key, fingerprint, message_ids, created_on",
+            # In one order for everybody: two that write the same keys wait for each other, not each for the other.
+            sorted((one.caller, one.key, one.fingerprint, _as_json([one.message_id]), moment) for one in keys),
+        ),
     )
-    insert_rows(
-        execute,
-        "recipient",
-        "message_id, position, kind, address, name",
-        [
-            (new.id, position, to.kind.value, to.address, to.name)
-            for new in batch
-            for position, to in enumerate(new.recipients)
-        ],
-    )
-    insert_rows(
-        execute,
-        "message_attachment",
-        "message_id, position, name, content_type, size, sha256, is_inline, content_id",
-        [
-            (new.id, position, one.name, one.content_type, one.size, one.sha256, one.is_inline, one.content_id)
-            for new in batch
-            for position, one in enumerate(new.attachments)
-        ],
-    )
-    insert_rows(
-        execute,
-        "recipient_result",
-        "message_id, address, result, code, at, probable",
-        [(new.id, one.address, "suppressed", one.reason, moment, False) for new in batch for one in new.left_out],
-    )
+
+
+def insert_together(execute: _Execute, *tables: _Rows) -> None:
+    """Insert rows of several tables (name, columns, rows): on PostgreSQL in one statement, else in one for each.
+
+    PostgreSQL looks at foreign keys when the statement is done, so their order is free.
+    """
+    filled = [one for one in tables if one[2]]
+    if not is_postgresql() or not filled:
+        for table, columns, rows in filled:
+            insert_rows(execute, table, columns, rows)
+        return
+    *others, last = [_from_json(table, columns) for table, columns, _ in filled]
+    before = ", ".join(f"part{number} AS ({one})" for number, one in enumerate(others))
+    execute(f"WITH {before} {last}" if before else last, [_json_of(columns, rows) for _, columns, rows in filled])
 
 
 def insert_rows(execute: _Execute, table: str, columns: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert ``rows`` in as few statements as the database's limits allow.
-
-    PostgreSQL takes them as one parameter, in JSON: to read a statement with a place for each value takes longer than
-    all the rest of an insert.
-    """
+    """Insert ``rows`` in as few statements as the database's limits allow."""
     if not rows:
         return
     if is_postgresql():
-        names = columns.split(", ")
-        document = _as_json([dict(zip(names, row, strict=True)) for row in rows])
-        taken = f"SELECT {columns} FROM json_populate_recordset(NULL::{table}, {db.param}::json)"  # noqa: S608
-        execute(f"INSERT INTO {table} ({columns}) {taken}", (document,))
+        execute(_from_json(table, columns), (_json_of(columns, rows),))
         return
     width = columns.count(",") + 1
     per_statement = 30_000 // width
@@ -241,3 +271,17 @@ def insert_rows(execute: _Execute, table: str, columns: str, rows: Sequence[tupl
         one = "(" + ", ".join([db.param] * width) + ")"
         sql = f"INSERT INTO {table} ({columns}) VALUES {', '.join([one] * len(part))}"  # noqa: S608 - names are ours
         execute(sql, [value for row in part for value in row])
+
+
+def _from_json(table: str, columns: str) -> str:
+    """Write the statement that inserts rows given as one parameter, in JSON.
+
+    To read a statement with a place for each value takes PostgreSQL longer than all the rest of an insert.
+    """
+    taken = f"SELECT {columns} FROM json_populate_recordset(NULL::{table}, {db.param}::json)"  # noqa: S608 - names are ours
+    return f"INSERT INTO {table} ({columns}) {taken}"
+
+
+def _json_of(columns: str, rows: Sequence[tuple[Any, ...]]) -> str:
+    names = columns.split(", ")
+    return _as_json([dict(zip(names, row, strict=True)) for row in rows])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from rqmail.errors import ConflictError
 from rqmail.intake.idempotency import HandedIn, Repeatable
-from rqmail.models.base import pooled_connection
+from rqmail.models.access import IdempotencyKey
+from rqmail.models.base import AWAY_ERRORS, pooled_connection
 from rqmail.models.message import Message
 from rqmail.smtp.together import Together
 from smtp.conftest import Listening
@@ -88,10 +90,10 @@ def test_one_that_cannot_be_stored_takes_no_other_with_it(application, monkeypat
     bad = handed_in("bad")
     store = type(application.intake).store
 
-    def refuses(intake, messages, on_stored=lambda _: None):
+    def refuses(intake, messages, on_stored=None, **keys):
         if bad.message in messages:
             raise ConflictError("not this one")
-        store(intake, messages, on_stored)
+        store(intake, messages, on_stored, **keys)
 
     monkeypatch.setattr(type(application.intake), "store", refuses)
     answers = submission.submit_each([handed_in("a"), bad, handed_in("b")])
@@ -116,3 +118,39 @@ def test_many_clients_at_the_same_moment_each_hear_of_their_own_mail(door: Liste
     assert len(rows) == 10, "each of these came twice"
     for number, message_id in enumerate(ids):
         assert rows[message_id] in {f"nr {number // 2 * 2}", f"nr {number // 2 * 2 + 1}"}
+
+
+@on_both
+def test_mails_of_two_callers_are_stored_apart_and_each_is_answered_in_its_place(application, monkeypatch) -> None:
+    submission = application.submission
+    [earlier] = submission.submit_each([handed_in("a")])
+    other = replace(handed_in("a"), request=Repeatable("smtp other", "a", ""), by="other")
+    store = type(application.intake).store
+
+    def refuses(intake, messages, on_stored=None, **keys):
+        if other.message in messages:
+            raise application_away
+        store(intake, messages, on_stored, **keys)
+
+    application_away = AWAY_ERRORS[0]("away")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(application.intake), "store", refuses)
+        answers = submission.submit_each([handed_in(None), other, handed_in("a")])
+    assert answers[1] is application_away
+    assert (answers[2].ids, answers[2].replayed) == (earlier.ids, True)
+    assert count() == 2, "what has no key is stored once, though others were not"
+    assert not submission.submit_each([other])[0].replayed
+
+
+@on_both
+def test_a_key_is_forgotten_after_a_day_and_its_row_with_the_next_purge(application, clock) -> None:
+    submission = application.submission
+    submission.submit_each([handed_in("a"), handed_in("b")])
+    clock.advance(hours=24)
+    assert not submission.submit_each([handed_in("a")])[0].replayed
+    submission.submit_each([handed_in("c")])
+    clock.advance(hours=24)
+    application.retention.run()
+    with pooled_connection():
+        assert not IdempotencyKey.select().count()
+    assert count() == 4

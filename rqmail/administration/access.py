@@ -112,8 +112,14 @@ class Access:
     def withdrawn(self, known: Iterable[Principal]) -> set[Principal]:
         """Answer those of some who came in earlier whose token does not open any more: for connections that last."""
         asked = set(known)
-        rows = {row.name: row for row in ApiToken.named([one.name for one in asked if one.name != ADMIN])}
-        return {one for one in asked if self._holder_in(rows.get(one.name), one.name, one.mark) is None}
+        now = self._clock()
+        names = sorted({one.name for one in asked} - {ADMIN})
+        marks = {} if self._admin_digest is None else {ADMIN: _mark(self._admin_digest)}
+        for name, digest, is_due in ApiToken.open_at(now, names, now - _USE_NOTED_EVERY):
+            marks[name] = _mark(digest)
+            if is_due:
+                self._note(name, now)
+        return {one for one in asked if not hmac.compare_digest(marks.get(one.name, ""), one.mark)}
 
     def end_session(self, session: str) -> None:
         """End this session for every copy of its cookie; those that have ended by themselves since are forgotten."""
@@ -216,16 +222,15 @@ class Access:
     # --- the parts -----------------------------------------------------------------------------------------------
 
     def _holder(self, name: str, mark: str) -> Principal | None:
-        rows = [] if name == ADMIN else ApiToken.named([name])
-        return self._holder_in(rows[0] if rows else None, name, mark)
-
-    def _holder_in(self, row: ApiToken | None, name: str, mark: str) -> Principal | None:
         found: Principal | None = None
         if name == ADMIN:
             found = self._admin() if self._admin_digest is not None else None
-        elif row is not None and self._is_valid(row):
-            self._note_use(row)
-            found = _principal(row)
+        else:
+            with pooled_connection():
+                row = ApiToken.get_or_none(ApiToken.name == name)
+            if row is not None and self._is_valid(row):
+                self._note_use(row)
+                found = _principal(row)
         return found if found is not None and hmac.compare_digest(found.mark, mark) else None
 
     def _admin(self) -> Principal:
@@ -237,8 +242,11 @@ class Access:
     def _note_use(self, row: ApiToken) -> None:
         now = self._clock()
         if row.last_used_on is None or now - row.last_used_on >= _USE_NOTED_EVERY:
-            with pooled_connection():
-                ApiToken.update(last_used_on=now).where(ApiToken.name == row.name).execute()
+            self._note(row.name, now)
+
+    def _note(self, name: str, now: datetime) -> None:
+        with pooled_connection():
+            ApiToken.update(last_used_on=now).where(ApiToken.name == name).execute()
 
 
 def _digest(token: str) -> str:

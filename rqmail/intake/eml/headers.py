@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.header import decode_header
 from email.headerregistry import AddressHeader
-from email.message import Message
 from email.parser import HeaderParser
 from email.policy import compat32, default
 from email.utils import collapse_rfc2231_value, getaddresses
 
+from rqmail.intake.eml.plain import message_of, names_and_addresses
 from rqmail.text.decoding import decoded, encoding_named
 
 #: Character sets as some programs call them, and what Python calls them.
@@ -55,19 +55,28 @@ class Address:
 
 
 class Headers:
-    """The headers of a mail or a part of one; ``lines`` are the bytes before the empty line."""
+    """The headers of a mail or a part of one; ``lines`` are the bytes before the empty line.
+
+    Names that are asked for are in small letters.
+    """
 
     def __init__(self, lines: bytes) -> None:
         text = decoded(lines.replace(b"\0", b""))
-        self._message: Message = HeaderParser(policy=compat32).parsestr(text, headersonly=True)
+        plain = message_of(text)
+        self._message = HeaderParser(policy=compat32).parsestr(text, headersonly=True) if plain is None else plain
+        self._by_name: dict[str, list[str]] = {}
+        for name, raw in self._message.raw_items():
+            self._by_name.setdefault(name.lower(), []).append(str(raw))
+        #: The type of the part, in small letters; ``text/plain`` where none can be read.
+        self.content_type = self._message.get_content_type()
 
     def __contains__(self, name: str) -> bool:
-        return name in self._message
+        return name in self._by_name
 
     def text(self, name: str) -> str:
-        """Answer the first header of this name on one line, empty when there is none."""
-        raw = next((raw for known, raw in self._message.raw_items() if known.lower() == name.lower()), "")
-        return in_one_line(_decoded_words(str(raw)))
+        """Answer the first header of this name (in small letters) on one line, empty when there is none."""
+        raw = self._by_name.get(name)
+        return "" if raw is None else in_one_line(_decoded_words(raw[0]))
 
     def items(self) -> Iterator[tuple[str, str]]:
         """List names and values in their order, each value decoded and on one line."""
@@ -77,19 +86,10 @@ class Headers:
     def addresses(self, name: str) -> list[Address]:
         """List the addresses of all headers of this name, in their order; groups are taken apart."""
         found = []
-        for raw in (str(raw) for known, raw in self._message.raw_items() if known.lower() == name.lower()):
+        for raw in self._by_name.get(name, ()):
             for piece in [raw] if len(raw) <= _MAX_ADDRESS else filter(None, _at_commas(raw)):
-                found += [
-                    Address(address, in_one_line(_decoded_words(shown)))
-                    for shown, address in _pairs(name, piece)
-                    if address
-                ]
+                found += addresses_of(name, piece)
         return found
-
-    @property
-    def content_type(self) -> str:
-        """The type of the part, in small letters; ``text/plain`` where none can be read."""
-        return self._message.get_content_type()
 
     @property
     def encoding(self) -> str:
@@ -108,7 +108,8 @@ class Headers:
 
     def parameter(self, name: str, header: str = "content-type") -> str:
         """Answer a parameter of a header, such as the boundary or the character set; empty when there is none."""
-        if str(self._message.get(header, "")).count(";") > _MAX_PARAMETERS:
+        raw = self._by_name.get(header, [""])[0]
+        if name not in raw.lower() or raw.count(";") > _MAX_PARAMETERS:
             return ""
         try:
             value = self._message.get_param(name, header=header)
@@ -120,6 +121,19 @@ class Headers:
     def filename(self) -> str:
         """The name the part gives its file; empty when it gives none."""
         return self.parameter("filename", "content-disposition") or self.parameter("name")
+
+
+def addresses_of(header: str, text: str) -> list[Address]:
+    """List the addresses that stand in a header of this name, or in a piece of a long one."""
+    plain = names_and_addresses(text)
+    if plain is not None:
+        return [Address(address, shown) for shown, address in plain]
+    return read_addresses(header, text)
+
+
+def read_addresses(header: str, text: str) -> list[Address]:
+    """List the same by the standard library, which knows all ways to write them."""
+    return [Address(address, in_one_line(_decoded_words(shown))) for shown, address in _pairs(header, text) if address]
 
 
 def in_one_line(text: str) -> str:

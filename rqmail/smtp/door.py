@@ -28,7 +28,7 @@ from rqmail.intake.relayed import Relayed, relayed
 from rqmail.intake.senders import Sender, may_write_as
 from rqmail.intake.suppressed import AllSuppressedError
 from rqmail.logs import event_log
-from rqmail.models.base import AWAY_ERRORS
+from rqmail.models.base import AWAY_ERRORS, pooled_connection
 from rqmail.smtp.connection import Connection
 from rqmail.smtp.senders import AddressBook
 from rqmail.smtp.together import Together
@@ -264,7 +264,8 @@ class Door:
         """
         with ExitStack() as open_files:
             read = [_read(one, open_files) for one in mails]
-            checked = self._checked(mails, read)
+            with pooled_connection():
+                checked = self._checked(mails, read)
             handed_in = {
                 place: HandedIn(answer.message, _repeatable(mails[place], found), mails[place].principal.name)
                 for place, (answer, found) in enumerate(zip(checked, read, strict=True))

@@ -127,6 +127,10 @@ _MARKS_OF_NAMES = (
     "credential",
 )
 
+_ANY_MARK = re.compile(
+    "|".join(map(re.escape, {*_MARKS_OF_NAMES, *(mark for marks, _, _ in _PATTERNS for mark in marks)}))
+)
+
 #: After a name that ordinary text has as well, only what looks like this is taken for a secret.
 _RANDOM = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[!-~]{8,}\Z")
 _NO_SECRETS = frozenset({"none", "null", "true", "false"})
@@ -184,6 +188,8 @@ def scrubbed(text: str) -> str:
         if secret in text:
             text = text.replace(secret, HIDDEN) if len(secret) >= _LONG_ENOUGH else _word(secret).sub(HIDDEN, text)
     small = text.lower()
+    if len(text) < _LENGTH_OF_LINE and not _ANY_MARK.search(small):  # as nearly every field of a log line
+        return text
     if any(mark in small for mark in _MARKS_OF_NAMES):
         text = _NAMED_SECRET.sub(_without_value, text)
     for marks, pattern, instead in _PATTERNS:

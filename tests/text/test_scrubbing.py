@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rqmail.administration.fields import checked_guid
 from rqmail.errors import InvalidInputError, JobRefusedError, NotFoundError, told
@@ -305,3 +307,11 @@ def test_a_short_secret_behind_the_name_of_a_password_is_taken_out(name):
 )
 def test_an_address_with_a_quoted_local_part_is_taken_out_whole(written):
     assert without_addresses(f"to {written}: no") == "to <address>: no"
+
+
+@given(st.text('apiskwordeyJ.:=/ _"\n-', max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_a_short_text_without_a_mark_is_scrubbed_as_a_long_one_is(text):
+    if not scrubbing._ANY_MARK.search(text.lower()):
+        long = "\n" + "," * 64
+        assert scrubbed(text) + long == scrubbed(text + long)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.header import decode_header
@@ -78,10 +78,11 @@ class Headers:
         raw = self._by_name.get(name)
         return "" if raw is None else in_one_line(_decoded_words(raw[0]))
 
-    def items(self) -> Iterator[tuple[str, str]]:
-        """List names and values in their order, each value decoded and on one line."""
+    def items(self, wanted: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+        """List the names that are wanted (asked in small letters) and their values, decoded and on one line."""
         for name, raw in self._message.raw_items():
-            yield name, in_one_line(_decoded_words(str(raw)))
+            if wanted(name.lower()):
+                yield name, in_one_line(_decoded_words(str(raw)))
 
     def addresses(self, name: str) -> list[Address]:
         """List the addresses of all headers of this name, in their order; groups are taken apart."""

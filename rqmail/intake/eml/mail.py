@@ -126,12 +126,12 @@ def _addressed(headers: Headers) -> Mail:
         read_receipt="disposition-notification-to" in headers,
         delivery_receipt="return-receipt-to" in headers,
         ignore_unsubscribed=headers.text("x-rqmail-ignore-unsubscribed").strip().lower() == "yes",
-        headers=[
-            (name, value)
-            for name, value in headers.items()
-            if name.lower() not in _NOT_CARRIED and not name.lower().startswith(_NOT_CARRIED_PREFIXES) and value
-        ],
+        headers=[(name, value) for name, value in headers.items(_is_carried) if value],
     )
+
+
+def _is_carried(name: str) -> bool:
+    return name not in _NOT_CARRIED and not name.startswith(_NOT_CARRIED_PREFIXES)
 
 
 def _importance(headers: Headers) -> str:

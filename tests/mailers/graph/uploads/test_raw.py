@@ -1,7 +1,5 @@
 """What JSON cannot say goes as the mail it is: a draft made from MIME, addressed and marked by us, and sent."""
 
-# The fixtures of the uploads are those of this file too.
-# ruff: noqa: F811
 from __future__ import annotations
 
 import base64
@@ -11,17 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mailers.graph.test_upload import (  # noqa: F401
-    SENDER,
-    control,
-    drafts,
-    file,
-    mailer,
-    sandbox,
-    sleeps,
-    token,
-    transport,
-)
+from mailers.graph.uploads.sending import SENDER, drafts, file
 from rqmail.errors import MailboxNotWritableError, MailRejectedError, MailTransientError, NoNamedPropertyError
 from rqmail.mailers.base import Address, Permit
 from rqmail.mailers.graph.http import GraphHttp

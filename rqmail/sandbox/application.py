@@ -10,6 +10,7 @@ from rqmail.sandbox.control import Control
 from rqmail.sandbox.entra import Entra
 from rqmail.sandbox.graph import GraphMail
 from rqmail.sandbox.page import Page
+from rqmail.sandbox.sign_in import SignIn
 from rqmail.sandbox.state import SandboxState
 from rqmail.sandbox.traces import MessageTraces
 
@@ -36,6 +37,6 @@ def build_application(state: SandboxState) -> web.Application:
             return ids.stamp(error_answer(GraphRefusal(status, "BadRequest", text), ids, state.now()))
 
     application = web.Application(middlewares=[word_unknown_paths], client_max_size=_READ_AT_MOST)
-    for part in (GraphMail(state), MessageTraces(state), Control(state), Page(state), Entra(state)):
+    for part in (GraphMail(state), MessageTraces(state), Control(state), Page(state), Entra(state), SignIn(state)):
         part.add_routes(application.router)
     return application

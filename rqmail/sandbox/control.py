@@ -105,8 +105,9 @@ class Control:
         return await self.config(request)
 
     async def revoke_tokens(self, _request: web.Request) -> web.Response:
-        """``POST /_sandbox/tokens/revoke``: revoke every token issued so far."""
+        """``POST /_sandbox/tokens/revoke``: revoke every token issued so far, of people too."""
         self._state.tokens.revoke_all()
+        self._state.people.revoke_all()
         return web.Response(status=204)
 
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
 
 SANDBOX_TENANT_ID = "5a4db0c5-7e4a-4a7e-9c1d-2b6f0a5e1c01"
 SANDBOX_CLIENT_ID = "c11e47a9-90ab-4f6d-8a3e-77d1f5b2e902"
 SANDBOX_CLIENT_SECRET = "sandbox-secret"  # noqa: S105 - opens nothing but the sandbox
+
+_PEOPLE = {
+    "Anna de Vries": ["rqmail.admin"],
+    "Rik Bakker": ["rqmail.read"],
+    "Sanne Visser": ["rqmail.send"],
+    "Noor Smit": [],
+}
+
+
+def object_id(name: str) -> str:
+    """Answer the id that a person of this name has in the directory."""
+    return str(uuid.uuid5(uuid.UUID(SANDBOX_TENANT_ID), name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +41,11 @@ class SandboxDirectory:
     application is believed. ``federated`` are its federated credentials, ``managed_identities`` the client ids of those
     the machine has (an empty one is its own, assigned by the system). ``may_send``, ``may_read_mail``,
     ``may_write_mail`` (which is no use without the second) and ``may_read_traces`` are the permissions granted to it.
+
+    ``people`` may sign in to it, each a name with the app roles assigned; whoever is not among them has no account.
+    ``redirect_uris`` are those registered, any address on this machine when none is. ``id_token`` is put over what a
+    person's id token would rightly say (``None`` takes a claim away), and ``signs_falsely`` signs it with a key that is
+    not published.
     """
 
     tenant_id: str = SANDBOX_TENANT_ID
@@ -42,6 +61,10 @@ class SandboxDirectory:
     may_read_mail: bool = True
     may_write_mail: bool = True
     may_read_traces: bool = True
+    people: dict[str, list[str]] = field(default_factory=lambda: {name: list(roles) for name, roles in _PEOPLE.items()})
+    redirect_uris: tuple[str, ...] = ()
+    id_token: dict[str, Any] = field(default_factory=dict)
+    signs_falsely: bool = False
 
     def has_mailbox(self, address: str) -> bool:
         """Tell whether the lower-case ``address`` is a mailbox here."""

@@ -1,4 +1,4 @@
-"""The Entra endpoints a client-credentials application talks to."""
+"""The Entra endpoints an application talks to: discovery, tokens, keys."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from aiohttp import web
 from rqmail.sandbox.breakage import break_answer
 from rqmail.sandbox.calls import Handler
 from rqmail.sandbox.faults import Fault
+from rqmail.sandbox.people import PERSONAL_GRANTS
 from rqmail.sandbox.state import SandboxState
-from rqmail.sandbox.tokens import GRAPH_RESOURCES, TokenRefusal, check_tenant, check_token_request
+from rqmail.sandbox.tokens import GRAPH_RESOURCES, TokenRefusal, check_client, check_tenant, check_token_request
 
 
 class Entra:
@@ -65,8 +66,8 @@ class Entra:
         )
 
     async def list_keys(self, _request: web.Request) -> web.Response:
-        """``GET /{tenant}/discovery/v2.0/keys``: none, for the sandbox signs for nobody but itself."""
-        return web.json_response({"keys": []})
+        """``GET /{tenant}/discovery/v2.0/keys``: what id tokens are signed with."""
+        return web.json_response({"keys": [self._state.people.public_key()]})
 
     async def issue_token(self, request: web.Request) -> web.Response:
         """``POST /{tenant}/oauth2/v2.0/token``."""
@@ -74,12 +75,20 @@ class Entra:
         directory = self._state.directory
         endpoint = f"{self._state.origin}{request.path}"
         self._state.tokens.last_claims = form.get("claims")
-        check_token_request(form, request.match_info["tenant"], directory, endpoint)
-        issuer = f"{self._state.origin}/{directory.tenant_id}/"
-        token = self._state.tokens.issue(directory, issuer, self._state.now().timestamp())
+        now = self._state.now().timestamp()
+        check_client(form, request.match_info["tenant"], directory, endpoint)
+        personal = {}
+        if form.get("grant_type") in PERSONAL_GRANTS:
+            personal = self._state.people.grant(
+                form, directory, f"{self._state.origin}/{directory.tenant_id}/v2.0", now
+            )
+        else:
+            check_token_request(form, directory)
+        token = self._state.tokens.issue(directory, f"{self._state.origin}/{directory.tenant_id}/", now)
         lifetime = directory.token_lifetime_seconds
+        granted = {"token_type": "Bearer", "expires_in": lifetime, "ext_expires_in": lifetime, "access_token": token}
         return web.json_response(
-            {"token_type": "Bearer", "expires_in": lifetime, "ext_expires_in": lifetime, "access_token": token},
+            granted | personal,
             headers={"Cache-Control": "no-store", "Pragma": "no-cache"},
         )
 

@@ -16,6 +16,7 @@ from rqmail.sandbox.faults import FaultPlan
 from rqmail.sandbox.ledger import Ledger
 from rqmail.sandbox.limits import SandboxLimits
 from rqmail.sandbox.mailbox import Mailbox
+from rqmail.sandbox.people import SignedInPeople
 from rqmail.sandbox.tokens import TokenStore
 from rqmail.sandbox.uploads import UploadSession
 from rqmail.sandbox.windows import RollingWindow
@@ -47,6 +48,7 @@ class SandboxState:
         self._traces = checked_traces(traces or {})
         self.origin = ""
         self.tokens = TokenStore()
+        self.people = SignedInPeople()
         self.reset()
 
     def reset(self) -> None:

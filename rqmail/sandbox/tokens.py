@@ -83,24 +83,21 @@ class TokenStore:
         self._expiry.clear()
 
 
-def check_token_request(form: dict[str, str], tenant: str, directory: SandboxDirectory, audience: str) -> None:
+def check_token_request(form: dict[str, str], directory: SandboxDirectory) -> None:
     """Raise what Entra answers when the client-credentials request in ``form`` is refused."""
-    check_tenant(tenant, directory)
     if form.get("grant_type") != "client_credentials":
         raise TokenRefusal(400, "unsupported_grant_type", 70003, "The app requested an unsupported grant type.")
-    client_id = form.get("client_id", "")
-    if client_id.lower() != directory.client_id.lower():
-        raise TokenRefusal(
-            400,
-            "unauthorized_client",
-            700016,
-            f"Application with identifier '{client_id}' was not found in the directory 'Sandbox'.",
-        )
     resource, found, _ = form.get("scope", "").rpartition("/.default")
     if not found:
         raise TokenRefusal(400, "invalid_scope", 1002012, "The scope of client credential flows must end in /.default.")
     if not any(resource == known or resource.startswith(f"{known}:") for known in GRAPH_RESOURCES):
         raise TokenRefusal(400, "invalid_resource", 500011, f"The resource principal named {resource} was not found.")
+
+
+def check_client(form: dict[str, str], tenant: str, directory: SandboxDirectory, audience: str) -> None:
+    """Raise what Entra answers when the application does not prove who it is."""
+    check_tenant(tenant, directory)
+    check_client_id(form.get("client_id", ""), directory)
     if "client_assertion" in form:
         _check_assertion(form, directory, audience)
     elif "client_secret" in form:
@@ -110,10 +107,21 @@ def check_token_request(form: dict[str, str], tenant: str, directory: SandboxDir
                 "invalid_client",
                 7000215,
                 "Invalid client secret provided. Ensure the secret being sent in the request is the client secret "
-                f"value, not the client secret ID, for a secret added to app '{client_id}'.",
+                f"value, not the client secret ID, for a secret added to app '{directory.client_id}'.",
             )
     else:
         raise TokenRefusal(401, "invalid_client", 7000216, "'client_assertion' or 'client_secret' is required.")
+
+
+def check_client_id(client_id: str, directory: SandboxDirectory) -> None:
+    """Raise what Entra answers for an application it does not have."""
+    if client_id.lower() != directory.client_id.lower():
+        raise TokenRefusal(
+            400,
+            "unauthorized_client",
+            700016,
+            f"Application with identifier '{client_id}' was not found in the directory 'Sandbox'.",
+        )
 
 
 def check_tenant(tenant: str, directory: SandboxDirectory) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rqmail.cli.listening import listening
 from rqmail.cli.printing import json_option, print_json
 from rqmail.sandbox.directory import SANDBOX_CLIENT_ID, SANDBOX_CLIENT_SECRET, SANDBOX_TENANT_ID
 from rqmail.sandbox.server import Sandbox
@@ -73,10 +74,8 @@ def sandbox(
             click.echo("\n".join(f"{name}={value}" for name, value in variables.items()))
             click.echo(f"What was accepted: {server.authority}/")
 
-    try:
+    with listening(host, port):
         server.serve_forever(tell)
-    except OSError as error:
-        raise click.ClickException(f"{host}:{port} cannot be listened on ({error.strerror}).") from None
 
 
 def _by_address(wishes: tuple[str, ...]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rqmail.bootstrap import application
+from rqmail.cli.listening import listening
 from rqmail.smtp.server import serve
 
 
@@ -18,10 +19,11 @@ from rqmail.smtp.server import serve
 @click.option("--implicit-tls", is_flag=True, help="TLS from the first byte on (as on port 465), instead of STARTTLS.")
 def smtp(host: str, port: int, *, implicit_tls: bool) -> None:
     """Take in mail of programs that speak SMTP; it leaves within the budget, as all other mail does."""
-    serve(
-        application(),
-        host,
-        port,
-        implicit_tls=implicit_tls,
-        on_listening=lambda listening: click.echo(f"SMTP on {host}:{listening}"),
-    )
+    with listening(host, port):
+        serve(
+            application(),
+            host,
+            port,
+            implicit_tls=implicit_tls,
+            on_listening=lambda found: click.echo(f"SMTP on {host}:{found}"),
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rqmail.bootstrap import application
+from rqmail.cli.listening import listening
 from rqmail.web.server import serve
 
 
@@ -13,4 +14,5 @@ from rqmail.web.server import serve
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
 def web(host: str, port: int) -> None:
     """Serve the admin pages and the API."""
-    serve(application(), host, port)
+    with listening(host, port):
+        serve(application(), host, port)

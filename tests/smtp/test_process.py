@@ -6,8 +6,10 @@ import os
 import re
 import signal
 import smtplib
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from email.message import EmailMessage
 
 import pytest
@@ -78,4 +80,25 @@ def test_where_nobody_could_sign_in_it_does_not_listen(
     result = CliRunner().invoke(cli, ["smtp", "--host", "0.0.0.0", "--port", "0"])
     assert result.exit_code == 2
     assert told in result.stderr
+    bootstrap.set_mail_rate_limiter_for_tests(None)
+
+
+@pytest.mark.parametrize("command", ["smtp", "web"])
+def test_where_it_cannot_listen_it_says_so_in_a_line(
+    application: Application, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    bootstrap.set_mail_rate_limiter_for_tests(None)
+    monkeypatch.setenv("RQMAIL_DATABASE_URL", application.settings.database_url)
+    monkeypatch.setenv("RQMAIL_REDIS_URL", application.settings.redis_url)
+    monkeypatch.setenv("RQMAIL_ADMIN_TOKEN", "an-admin-token-of-a-test")
+    monkeypatch.setattr("asyncio.unix_events._UnixSelectorEventLoop.add_signal_handler", lambda *_: None)
+    # waitress leaves its socket open when it cannot bind, which a process that ends does not mind.
+    monkeypatch.setattr("rqmail.cli.web.serve", lambda _app, *where: socket.create_server(where))
+    with socket.create_server(("127.0.0.1", 0)) as taken, ThreadPoolExecutor(1) as thread:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        # Another thread: a browser's test leaves a loop running in this one.
+        asked = [command, "--port", place.partition(":")[2]]
+        result = thread.submit(CliRunner().invoke, cli, asked).result()
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == f"Error: {place} cannot be listened on (Address already in use)."
     bootstrap.set_mail_rate_limiter_for_tests(None)

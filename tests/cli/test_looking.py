@@ -85,6 +85,7 @@ def test_doctor_says_what_is_missing_and_what_to_do(run, run_json, app):
         "database": "ok",
         "senders": "warning",
         "redis": "ok",
+        "redis persistence": "ok",
         "ticks": "error",
         "workers": "error",
         "graph": "warning",
